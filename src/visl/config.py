@@ -1,0 +1,141 @@
+"""Every number of the model, its training and its inference, with a name and a source.
+
+Sources: "paper" is the VISL paper; "authors" the weights of its authors' public code, which the paper does not print;
+"ours" a choice of this package, with its measurement in docs/decisions/.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+from visl.errors import InputError
+
+
+def _check_whole_number(name: str, value: Any) -> None:
+    if isinstance(value, bool) or not hasattr(value, "__index__") or value.__index__() < 1:
+        raise InputError(f"{name} is {value!r}: give a whole number of at least 1")
+
+
+def _check_number(
+    name: str,
+    value: Any,
+    *,
+    least: float | None = None,
+    above: float | None = None,
+    most: float | None = None,
+    below: float | None = None,
+) -> None:
+    bounds = (
+        (least, lambda limit: value >= limit, "at least"),
+        (above, lambda limit: value > limit, "above"),
+        (most, lambda limit: value <= limit, "at most"),
+        (below, lambda limit: value < limit, "below"),
+    )
+    try:
+        float(value)
+        broken = [f"{words} {limit:g}" for limit, holds, words in bounds if limit is not None and not holds(limit)]
+    except (TypeError, ValueError):
+        broken = ["a number"]
+    if broken:
+        raise InputError(f"{name} is {value!r}: it must be {' and '.join(broken)}")
+
+
+@dataclass(frozen=True)
+class Config:
+    # -- size of the model
+    latent_dim: int = 64  # d of every z_m; also the width of every hidden layer (paper: 256; ours: a laptop's)
+    message_steps: int = 3  # T, rounds of message passing (paper)
+
+    # -- prior and posterior
+    edge_prior: float = 0.05  # prior probability of each edge (paper)
+    initial_edge_probability: float | None = None  # None: `default_edge_probability`, falls with the number of groups
+    edge_temperature: float = 0.5  # of the Gumbel-softmax samples of the graph (paper)
+    continuous_variance: float = 0.02  # Gaussian likelihood, on values scaled to [0, 1] (paper)
+
+    # -- weights of the loss, relative to the likelihood summed over rows and columns (authors)
+    kl_latent_weight: float = 0.001
+    kl_edges_weight: float = 50.0  # divided by the number of groups and of rows
+    acyclicity_weight: float = 50.0  # divided by the number of rows
+    acyclicity_start_epoch: int = 5  # the acyclicity term is off before this epoch ...
+    acyclicity_ramp: float = 0.1  # ... and grows linearly over this share of the epochs
+    acyclicity_on: str = "probabilities"  # "probabilities" (authors) or "sample" (paper)
+
+    # -- training
+    epochs: int = 300  # half of them for each stage (paper)
+    batch_size: int = 100  # (paper)
+    learning_rate: float = 1e-3  # Adam (paper)
+    max_drop_rate: float = 0.99  # each row hides a share U(0, this) of its observed cells from the encoder (authors)
+
+    # -- inference
+    n_draws: int = 100  # Monte-Carlo draws of (Z, G) behind an imputation (paper)
+    calibrate_noise: bool = True  # spread of continuous draws from held-out residuals, else continuous_variance (ours)
+
+    def __post_init__(self) -> None:
+        for name in ("latent_dim", "message_steps", "epochs", "batch_size", "n_draws"):
+            _check_whole_number(name, getattr(self, name))
+        for name in ("edge_temperature", "continuous_variance", "learning_rate"):
+            _check_number(name, getattr(self, name), above=0.0)
+        for name in ("kl_latent_weight", "kl_edges_weight", "acyclicity_weight", "acyclicity_start_epoch"):
+            _check_number(name, getattr(self, name), least=0.0)
+        for name in ("acyclicity_ramp", "max_drop_rate", "edge_prior"):
+            _check_number(name, getattr(self, name), least=0.0, most=1.0)
+        if self.initial_edge_probability is not None:
+            _check_number("initial_edge_probability", self.initial_edge_probability, above=0.0, below=1.0)
+        if self.acyclicity_on not in ("probabilities", "sample"):
+            raise InputError(f"acyclicity_on is {self.acyclicity_on!r}: use 'probabilities' or 'sample'")
+
+    @property
+    def stage_epochs(self) -> tuple[int, int]:
+        """Epochs of stage 1 (graph learned) and stage 2 (graph frozen, backward messages); a single one is stage 1."""
+        second = self.epochs // 2
+        return self.epochs - second, second
+
+    def acyclicity_weight_at(self, epoch: int) -> float:
+        """Weight in this epoch of the whole run, counted from 0."""
+        ramp_epochs = max(1.0, self.acyclicity_ramp * self.epochs)
+        grown = (epoch - self.acyclicity_start_epoch + 1) / ramp_epochs
+        return self.acyclicity_weight * min(1.0, max(0.0, grown))
+
+
+def default_edge_probability(n_groups: int) -> float:
+    """Where every edge probability starts: 0.5, as in the paper, falling as 3 / sqrt(M) for large M.
+
+    The acyclicity term starts near exp(p^2 M); p^2 M <= 9 keeps it in range at any M, and gives the 0.2 that the
+    paper found necessary at M = 222.
+    """
+    return min(0.5, 3.0 / max(1, n_groups) ** 0.5)
+
+
+PRESETS: dict[str, Config] = {
+    "default": Config(),
+    # Paper, section 5.1 and appendix C.
+    "paper-synthetic": Config(latent_dim=256, initial_edge_probability=0.5, calibrate_noise=False),
+    # Paper, section 5.2: a smaller model, smaller batches, more epochs.
+    "paper-neuropathic": Config(
+        latent_dim=32, batch_size=25, epochs=1000, initial_edge_probability=0.2, n_draws=10, calibrate_noise=False
+    ),
+    # Paper, section 5.3: as neuropathic, with d, T and the learning rate from its Bayesian optimisation.
+    "paper-eedi": Config(
+        latent_dim=15,
+        message_steps=8,
+        learning_rate=1e-4,
+        batch_size=25,
+        epochs=1000,
+        initial_edge_probability=0.2,
+        n_draws=10,
+        calibrate_noise=False,
+    ),
+}
+
+
+def build_config(preset: str | None = None, **settings: Any) -> Config:
+    """The preset (None: "default") with every setting that is not None put in its place."""
+    name = "default" if preset is None else preset
+    if name not in PRESETS:
+        raise InputError(f"unknown preset {name!r}: use one of {', '.join(map(repr, PRESETS))}")
+    known = {field.name for field in fields(Config)}
+    for setting in settings:
+        if setting not in known:
+            raise InputError(f"unknown setting {setting!r}: use one of {', '.join(sorted(known))}")
+    return replace(PRESETS[name], **{key: value for key, value in settings.items() if value is not None})

@@ -1,0 +1,103 @@
+"""Between a user's columns and the model's Table: the schema, the cells in, the values out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from visl.data.kinds import as_numbers, check_kinds, describe_column, encode_levels
+from visl.data.source import ColumnData, Name, Source
+from visl.errors import InputError
+from visl.schema import BINARY, CONTINUOUS, Column, Schema
+from visl.table import Table
+
+
+def infer_schema(source: Source, kinds: Any, group_of: Mapping[Name, Name], *, named: bool) -> Schema:
+    """The model's own order of columns: by group, then by name, so that a named frame's order does not matter.
+
+    group_of: the group of each column that is in one; empty is the variable-wise form.
+    """
+    settings = check_kinds(kinds, source.names)
+    described = [
+        describe_column(data, settings.get(data.name), group_of.get(data.name, data.name)) for data in source.columns
+    ]
+    groups = list(dict.fromkeys(column.group for column in described))
+    if named:
+        groups.sort(key=str)
+        described.sort(key=lambda column: str(column.name))
+    rank = {group: m for m, group in enumerate(groups)}
+    described.sort(key=lambda column: rank[column.group])
+    return Schema(tuple(described), tuple(groups), grouped=bool(group_of))
+
+
+@dataclass(frozen=True)
+class Encoded:
+    """A source in the model's terms."""
+
+    table: Table
+    # Cells that hold a level never seen in training: not a gap to fill, but nothing the model can read either.
+    unseen_rows: NDArray[np.int64]
+    unseen_columns: NDArray[np.int64]  # model order
+    unseen: dict[Name, list[Any]]  # the levels themselves, by column
+
+    def gaps(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Rows and columns (model order) of the cells to fill, sorted by row."""
+        rows, columns = self.table.gaps()
+        if not len(self.unseen_rows):
+            return rows, columns
+        width = self.table.n_columns
+        kept = ~np.isin(rows * width + columns, self.unseen_rows * width + self.unseen_columns)
+        return rows[kept], columns[kept]
+
+
+def encode(source: Source, schema: Schema) -> Encoded:
+    """Columns are matched by name; the source has exactly the schema's columns, in any order."""
+    by_name = {data.name: data for data in source.columns}
+    rows, columns, values = [], [], []
+    unseen_rows, unseen_columns, unseen = [], [], {}
+    for j, column in enumerate(schema.columns):
+        data = by_name[column.name]
+        codes = _encode_column(data, column)
+        known = codes >= 0 if column.kind != CONTINUOUS else np.ones(len(codes), bool)
+        if not known.all():
+            unseen[column.name] = list(dict.fromkeys(data.values[~known].tolist()))
+            unseen_rows.append(data.rows[~known])
+            unseen_columns.append(np.full((~known).sum(), j))
+        rows.append(data.rows[known])
+        columns.append(np.full(known.sum(), j))
+        values.append(codes[known])
+    shape = (source.n_rows, len(schema.columns))
+    table = Table.from_cells(*map(np.concatenate, (rows, columns, values)), shape=shape)
+    none = np.zeros(0, np.int64)
+    return Encoded(
+        table, np.concatenate([none, *unseen_rows]), np.concatenate([none, *unseen_columns]), unseen
+    )
+
+
+def decode(column: Column, codes: NDArray, *, round_integers: bool) -> NDArray:
+    """Values on the user's scale: float64 if continuous, else the levels themselves (objects). NaN stays a gap."""
+    if column.kind == CONTINUOUS:
+        values = column.low + column.span * codes.astype(np.float64)
+        if column.constant:
+            values = np.full_like(values, column.low)
+        return np.round(values) if column.integer and round_integers else values
+    levels = np.empty(column.n_levels + 1, object)
+    levels[:] = [*column.levels, None]
+    return levels[np.where(np.isnan(codes), column.n_levels, codes).astype(int)]
+
+
+def _encode_column(data: ColumnData, column: Column) -> NDArray[np.float32]:
+    if column.kind == CONTINUOUS:
+        return ((as_numbers(data) - column.low) / column.span).astype(np.float32)
+    codes = encode_levels(data, column.levels)
+    if column.kind == BINARY and (codes < 0).any():
+        cell = int(np.flatnonzero(codes < 0)[0])
+        raise InputError(
+            f"column {column.name!r} is binary ({column.levels[0]!r} or {column.levels[1]!r}), but row "
+            f"{data.rows[cell]} holds {data.values[cell]!r}: correct it, or fit with another kind"
+        )
+    return codes

@@ -1,0 +1,159 @@
+"""What kind of column this is: inferred from its values, or as the user says."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from visl.data.source import ColumnData, Name
+from visl.errors import InputError
+from visl.schema import BINARY, CATEGORICAL, CONTINUOUS, KINDS, ORDINAL, Column, Level
+
+MAX_LEVELS = 50  # more levels than this are more likely names or numbers gone wrong than categories
+
+KindSetting = str | Sequence[Level]  # a kind, or the levels of an ordinal column in order
+
+
+def check_kinds(kinds: Any, names: Sequence[Name]) -> dict[Name, KindSetting]:
+    """kinds: None, one kind for every column, or a mapping column -> kind or list of ordered levels."""
+    if kinds is None:
+        return {}
+    if isinstance(kinds, str):
+        kinds = dict.fromkeys(names, kinds)
+    if not isinstance(kinds, Mapping):
+        raise InputError(f"kinds is {type(kinds).__name__}: give a mapping from column to kind, or one kind for all")
+    for name, kind in kinds.items():
+        if name not in names:
+            raise InputError(f"kinds names the column {name!r}, which the table does not have")
+        if isinstance(kind, str) and kind not in KINDS:
+            raise InputError(f"column {name!r} has the kind {kind!r}: use one of {', '.join(KINDS)}")
+        if not isinstance(kind, str) and (not isinstance(kind, Sequence) or len(set(kind)) < max(2, len(kind))):
+            raise InputError(f"column {name!r} has the kind {kind!r}: give a kind, or at least two different levels")
+    return dict(kinds)
+
+
+def describe_column(data: ColumnData, setting: KindSetting | None, group: Name) -> Column:
+    """The column's entry in the schema."""
+    if not len(data.rows):
+        raise InputError(f"column {data.name!r} has no observed value: leave it out")
+    kind = setting if isinstance(setting, str) else ORDINAL if setting is not None else infer_kind(data)
+    if kind == CONTINUOUS:
+        return _continuous(data, group)
+    if setting is not None and not isinstance(setting, str):
+        levels: tuple[Level, ...] = tuple(setting)
+    else:
+        levels = _levels(data, kind)
+    _check_levels(data, kind, levels, explicit=setting is not None)
+    seen = len(_distinct(data))
+    if kind == BINARY and len(levels) < 2:
+        kind = CATEGORICAL  # one value only, and nothing says what the other would be
+    return Column(data.name, kind, group, levels=levels, constant=seen == 1)
+
+
+def infer_kind(data: ColumnData) -> str:
+    if data.ordered:
+        return ORDINAL
+    distinct = _distinct(data)
+    if data.numeric:
+        return BINARY if set(distinct) <= {0.0, 1.0} else CONTINUOUS
+    _refuse_numbers_among_text(data, distinct)
+    return BINARY if len(distinct) == 2 else CATEGORICAL
+
+
+def as_numbers(data: ColumnData) -> NDArray[np.float64]:
+    """(observed,) the values as numbers, or an error that names the first that is none."""
+    if data.numeric:
+        return data.values
+    numbers = np.empty(len(data.values))
+    for i, value in enumerate(data.values):
+        number = _number(value)
+        if number is None:
+            raise InputError(
+                f"column {data.name!r} is continuous, but row {data.rows[i]} holds {value!r}: "
+                "replace it by a number or a gap, or give the column another kind"
+            )
+        numbers[i] = number
+    return numbers
+
+
+def _continuous(data: ColumnData, group: Name) -> Column:
+    numbers = as_numbers(data)
+    low, high = float(numbers.min()), float(numbers.max())
+    if not np.isfinite(high - low):
+        raise InputError(f"column {data.name!r} spans {low:g} to {high:g}, too wide for its scale: rescale it")
+    whole = bool((numbers == np.round(numbers)).all())
+    return Column(data.name, CONTINUOUS, group, low=low, high=high, integer=whole, constant=low == high)
+
+
+def _distinct(data: ColumnData) -> list[Any]:
+    if data.numeric:
+        return [float(value) for value in np.unique(data.values)]
+    return list(dict.fromkeys(data.values))
+
+
+def _levels(data: ColumnData, kind: str) -> tuple[Level, ...]:
+    distinct = _distinct(data)
+    if data.dtype == "boolean":
+        return (False, True)
+    if data.numeric:
+        if kind == BINARY and set(distinct) <= {0.0, 1.0}:
+            distinct = [0.0, 1.0]
+        return tuple(int(value) if value.is_integer() else value for value in distinct)
+    if data.categories is not None:
+        return tuple(level for level in data.categories if data.ordered or level in distinct)
+    return tuple(sorted(distinct, key=str))
+
+
+def _check_levels(data: ColumnData, kind: str, levels: tuple[Level, ...], *, explicit: bool) -> None:
+    if kind == BINARY and len(levels) > 2:
+        row = int(data.rows[np.flatnonzero(_encode_levels(data, levels) == 2)[0]])
+        raise InputError(
+            f"column {data.name!r} is binary, but holds a third value {levels[2]!r} in row {row} beside "
+            f"{levels[0]!r} and {levels[1]!r}: correct it, or make the column categorical or ordinal"
+        )
+    if kind == ORDINAL and not data.numeric and not data.ordered and not explicit:
+        raise InputError(f"column {data.name!r}: the order of its levels is not known")
+    if len(levels) > MAX_LEVELS and not explicit:
+        raise InputError(
+            f"column {data.name!r} has {len(levels)} different values such as {levels[0]!r}: if it is a row label or "
+            f"free text leave it out, if it really is categorical say so in kinds ({{{data.name!r}: 'categorical'}})"
+        )
+
+
+def _encode_levels(data: ColumnData, levels: tuple[Level, ...]) -> NDArray[np.float32]:
+    """(observed,) index of each value's level, -1 where it is none of them."""
+    index = {level: i for i, level in enumerate(levels)}
+    if data.numeric:
+        distinct, inverse = np.unique(data.values, return_inverse=True)
+        codes = np.array([index.get(value, -1) for value in distinct.tolist()], np.float32)
+        return codes[inverse]
+    # A column of numbers in one table may be text in another: compare as the levels are written.
+    numeric_levels = all(not isinstance(level, str) for level in levels)
+    return np.array([index.get(_number(v) if numeric_levels else v, -1) for v in data.values], np.float32)
+
+
+encode_levels = _encode_levels
+
+
+def _refuse_numbers_among_text(data: ColumnData, distinct: list[Any]) -> None:
+    """A stray word makes a file's whole column text; say so instead of taking its numbers for categories."""
+    if data.categories is not None:
+        return
+    words = [value for value in distinct if _number(value) is None]
+    if words and 2 * len(words) < len(distinct):
+        row = int(data.rows[list(data.values).index(words[0])])
+        raise InputError(
+            f"column {data.name!r} holds the text {words[0]!r} in row {row} among numbers: replace it by a number or "
+            f"a gap, or set kinds ({{{data.name!r}: 'categorical'}})"
+        )
+
+
+def _number(value: Any) -> float | None:
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        return None
+    return number if np.isfinite(number) else None

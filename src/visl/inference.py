@@ -1,0 +1,245 @@
+"""Draws and summaries of the cells that were not observed, by Monte Carlo over q(Z | observed cells) q(G).
+
+The draws' noise is made once and used for every row, so a row's answer depends on that row alone: not on the rows
+around it nor on their order. Values are on the model's scale (see `Table`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from visl.model import VislModel
+from visl.nets.layout import Cells
+from visl.nets.likelihoods import gaussian_log_density
+from visl.nets.readout import KindOutput
+from visl.schema import CATEGORICAL
+from visl.table import Table, mix_bits
+
+FLOATS_AT_ONCE = 1 << 24  # rows are taken in chunks so that no tensor is larger than about this (64 MiB)
+CALIBRATION_ROWS = 2000
+CALIBRATION_HIDDEN = 0.3  # share of the observed cells hidden to measure residuals, as in the paper's test protocol
+MIN_CALIBRATION_CELLS = 20  # a column with fewer hidden cells takes the residuals of all columns together
+MIN_NOISE_VARIANCE = 1e-6
+
+
+@dataclass(frozen=True)
+class AskedCells:
+    """Cells to predict, sorted by row."""
+
+    row: NDArray[np.int64]
+    column: NDArray[np.int64]
+
+    def __len__(self) -> int:
+        return len(self.row)
+
+
+class Imputer:
+    """Predicts cells of a table with a trained model."""
+
+    def __init__(self, model: VislModel, *, n_draws: int, seed: int) -> None:
+        M, d = model.n_groups, model.config.latent_dim
+        self.model, self.n_draws = model, n_draws
+        self.device = model.noise_variance.device
+        # On the CPU whatever the device, so that a model gives the same draws when it is loaded elsewhere.
+        rng = torch.Generator().manual_seed(seed)
+        self.noise = torch.randn((n_draws, 1, M, d), generator=rng).to(self.device)
+        uniform = torch.rand((n_draws, M, M), generator=rng).to(self.device)
+        with torch.no_grad():
+            self.edges = model.edges.soften(uniform)
+
+    def point(self, table: Table, asked: AskedCells) -> NDArray[np.float32]:
+        """(cells,) mean of a continuous cell, most probable level of a discrete one."""
+
+        def best(output: KindOutput, chunk: slice) -> Tensor:
+            if output.likelihood.discrete:
+                return _level_shares(output).mean(0).argmax(-1).float()
+            return output.units[..., 0].mean(0)
+
+        return self._collect(table, asked, best)
+
+    def probabilities(self, table: Table, asked: AskedCells) -> NDArray[np.float32]:
+        """(cells, levels) of discrete cells; 0 beyond a column's own levels and for continuous cells."""
+        most = max((column.n_levels for column in self.model.schema.columns), default=0)
+
+        def padded(output: KindOutput, chunk: slice) -> Tensor:
+            shares = _level_shares(output).mean(0) if output.likelihood.discrete else output.units[0, :, :0]
+            shares = shares[:, :most]
+            return torch.nn.functional.pad(shares, (0, most - shares.shape[-1]))
+
+        return self._collect(table, asked, padded, width=(most,))
+
+    def log_prob(self, table: Table, asked: AskedCells, values: NDArray[np.float32]) -> NDArray[np.float32]:
+        """(cells,) log of the predictive probability, or density on the scaled values, at the given values."""
+        truth = torch.from_numpy(values)
+
+        def at_truth(output: KindOutput, chunk: slice) -> Tensor:
+            value = truth[chunk].to(self.device)[output.cells]
+            if output.likelihood.discrete:
+                logs = output.likelihood.log_prob(output.units, output.column, value)
+            else:
+                logs = gaussian_log_density(value, output.units[..., 0], self.model.noise_variance[output.column])
+            return logs.logsumexp(0) - np.log(self.n_draws)
+
+        return self._collect(table, asked, at_truth)
+
+    def quantile(self, table: Table, asked: AskedCells, share: float) -> NDArray[np.float32]:
+        """(cells,) the value below which this share lies; NaN for categorical cells, whose levels have no order."""
+
+        def at_share(output: KindOutput, chunk: slice) -> Tensor:
+            if output.kind == CATEGORICAL:
+                return torch.full(output.units.shape[1:2], torch.nan, device=self.device)
+            if output.likelihood.discrete:
+                below = _level_shares(output).mean(0).cumsum(-1)
+                return (below < share - 1e-6).sum(-1).clamp(max=below.shape[-1] - 1).float()
+            deviation = self.model.noise_variance[output.column].sqrt()
+            return mixture_quantile(output.units[..., 0], deviation, share)
+
+        return self._collect(table, asked, at_share)
+
+    def sample(self, table: Table, asked: AskedCells) -> NDArray[np.float32]:
+        """(draws, cells): independent completions. Each draw is one graph for all rows.
+
+        A row takes the common draws of Z in an order of its own and has noise of its own, both made from the row's
+        content: so rows are independent of each other within a draw, as multiple imputation needs, and a row's draws
+        still do not depend on its neighbours. Copies of a row get different draws, in their order of appearance.
+        """
+        streams = _row_streams(table)
+        order = np.argsort(_bits(streams, np.arange(self.n_draws)), axis=0)  # (draws, rows)
+
+        def drawn(output: KindOutput, chunk: slice) -> Tensor:
+            cells = output.cells.cpu().numpy() + chunk.start
+            uniform = _uniforms(streams[asked.row[cells]], asked.column[cells], self.n_draws)  # (draws, c)
+            u = torch.from_numpy(uniform).to(self.device)
+            if output.likelihood.discrete:
+                below = _level_shares(output).double().cumsum(-1)
+                return (below[..., :-1] < u[..., None]).sum(-1).float().T
+            deviation = self.model.noise_variance[output.column].sqrt()
+            return (output.units[..., 0] + deviation * torch.special.ndtri(u).float()).T
+
+        return self._collect(table, asked, drawn, width=(self.n_draws,), draw_order=torch.from_numpy(order)).T
+
+    def moments(self, table: Table, asked: AskedCells) -> NDArray[np.float32]:
+        """(cells, 2): mean and variance, over the draws, of a continuous cell's mean; 0 for discrete cells."""
+
+        def both(output: KindOutput, chunk: slice) -> Tensor:
+            mean = output.units[..., 0] * (not output.likelihood.discrete)
+            return torch.stack([mean.mean(0), mean.var(0, correction=0)], -1)
+
+        return self._collect(table, asked, both, width=(2,))
+
+    def _collect(
+        self,
+        table: Table,
+        asked: AskedCells,
+        summary: Callable[[KindOutput, slice], Tensor],
+        width: tuple[int, ...] = (),
+        draw_order: Tensor | None = None,
+    ) -> NDArray[np.float32]:
+        """(cells, *width): the summary of every asked cell's read-out, over all chunks of rows and all kinds."""
+        result = np.zeros((len(asked), *width), np.float32)
+        with torch.no_grad():
+            for chunk, output in self._outputs(table, asked, draw_order):
+                result[chunk][output.cells.cpu().numpy()] = summary(output, chunk).cpu().numpy()
+        return result
+
+    def _outputs(
+        self, table: Table, asked: AskedCells, draw_order: Tensor | None
+    ) -> Iterator[tuple[slice, KindOutput]]:
+        """Read-outs (draws, cells, units) of the asked cells, chunk by chunk of the rows that have any."""
+        for rows, chunk in self._chunks(asked):
+            part = table.take_rows(rows)
+            batch_row = np.searchsorted(rows, asked.row[chunk])
+            noise = self.noise if draw_order is None else _reordered(self.noise, draw_order[:, rows])
+            position = self._tensor(batch_row), self._tensor(asked.column[chunk])
+            for output in self.model.draw(self._cells(part), position, noise, self.edges):
+                yield chunk, output
+
+    def _chunks(self, asked: AskedCells) -> Iterator[tuple[NDArray[np.int64], slice]]:
+        """Rows, and the slice of the asked cells that lies in them. A chunk's size depends on the model alone."""
+        rows, first = np.unique(asked.row, return_index=True)
+        ends = np.append(first[1:], len(asked))
+        widest = max(self.model.n_groups, len(self.model.schema.columns))
+        n_rows = max(1, FLOATS_AT_ONCE // (self.n_draws * widest * self.model.config.latent_dim))
+        for i in range(0, len(rows), n_rows):
+            yield rows[i : i + n_rows], slice(first[i], ends[min(i + n_rows, len(rows)) - 1])
+
+    def _cells(self, table: Table) -> Cells:
+        row, column, value = map(self._tensor, (table.row_of_cell, table.columns.astype(np.int64), table.values))
+        return Cells(row, column, value, table.n_rows)
+
+    def _tensor(self, array: NDArray) -> Tensor:
+        return torch.from_numpy(array).to(self.device)
+
+
+def calibrate_noise(model: VislModel, table: Table, *, seed: int) -> None:
+    """Set the spread of continuous draws so that, with the draws' own spread, it matches the residuals of hidden cells.
+
+    Some observed cells of (at most) CALIBRATION_ROWS rows are hidden and predicted; for each column
+    noise variance = mean squared residual - mean variance of the draws' means.
+    """
+    rng = np.random.default_rng(seed)
+    rows = np.sort(rng.permutation(table.n_rows)[:CALIBRATION_ROWS])
+    sample = table.take_rows(rows)
+    shown = rng.random(sample.n_cells) >= CALIBRATION_HIDDEN
+    asked = AskedCells(sample.row_of_cell[~shown], sample.columns[~shown].astype(np.int64))
+    imputer = Imputer(model, n_draws=model.config.n_draws, seed=seed)
+    mean, spread = imputer.moments(sample.keep_cells(shown), asked).T
+    excess = (sample.values[~shown] - mean) ** 2 - spread
+    continuous = np.array([not column.levels for column in model.schema.columns])
+    if not continuous[asked.column].any():
+        return
+    overall = excess[continuous[asked.column]].mean()
+    counts = np.bincount(asked.column, minlength=table.n_columns)
+    means = np.bincount(asked.column, excess, minlength=table.n_columns) / np.maximum(counts, 1)
+    variance = np.where(counts >= MIN_CALIBRATION_CELLS, means, overall)
+    variance = np.where(continuous, np.maximum(variance, MIN_NOISE_VARIANCE), model.config.continuous_variance)
+    model.noise_variance.copy_(torch.from_numpy(variance))
+
+
+def mixture_quantile(means: Tensor, deviation: Tensor, share: float) -> Tensor:
+    """Quantile of an equal mixture of Gaussians, by bisection.  means: (S, c), deviation: (c,) -> (c,)"""
+    reach = 8 * deviation
+    low, high = means.amin(0) - reach, means.amax(0) + reach
+    for _ in range(40):
+        middle = (low + high) / 2
+        below = torch.special.ndtr((middle - means) / deviation).mean(0) < share
+        low, high = torch.where(below, middle, low), torch.where(below, high, middle)
+    return (low + high) / 2
+
+
+def _level_shares(output: KindOutput) -> Tensor:
+    """(draws, cells, levels)"""
+    return output.likelihood.log_probabilities(output.units, output.column).exp()
+
+
+def _reordered(noise: Tensor, order: Tensor) -> Tensor:
+    """noise: (S, 1, M, d), order: (S, B) -> (S, B, M, d): row b's draw s uses the noise of draw order[s, b]"""
+    return noise[order.to(noise.device), 0]
+
+
+def _row_streams(table: Table) -> NDArray[np.uint64]:
+    """(N,) a key of each row's content, made different for copies of a row."""
+    keys = table.row_keys()
+    order = np.argsort(keys, kind="stable")
+    is_first = np.append(True, np.diff(keys[order]) != 0)
+    first_of_run = np.maximum.accumulate(np.where(is_first, np.arange(len(keys)), 0))
+    copies = np.empty(len(keys), np.uint64)
+    copies[order] = (np.arange(len(keys)) - first_of_run).astype(np.uint64)
+    return mix_bits(keys ^ mix_bits(copies))
+
+
+def _bits(streams: NDArray[np.uint64], counters: NDArray) -> NDArray[np.uint64]:
+    """Random bits of each stream at each counter.  (n,), (S,) -> (S, n)"""
+    return mix_bits(streams[None, :] ^ mix_bits(counters.astype(np.uint64))[:, None])
+
+
+def _uniforms(streams: NDArray[np.uint64], columns: NDArray[np.int64], n_draws: int) -> NDArray[np.float64]:
+    """(n_draws, cells) in (0, 1), from each cell's row and column alone."""
+    bits = _bits(mix_bits(streams ^ columns.astype(np.uint64)), np.arange(n_draws))
+    return ((bits >> np.uint64(11)).astype(np.float64) + 0.5) * 2.0**-53

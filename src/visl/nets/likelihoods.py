@@ -1,0 +1,117 @@
+"""p(x | read-out) for each kind of column. To add a kind, add a class and its line in LIKELIHOODS.
+
+The read-out gives every cell `units`, (..., cells, U): U is the largest number of units any column of the kind needs,
+and a column reads only its own. `column` is the index of each cell's column.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from visl.schema import BINARY, CATEGORICAL, CONTINUOUS, ORDINAL, Column, Schema
+
+
+class Likelihood(nn.Module):
+    discrete = True
+
+    def __init__(self, schema: Schema, variance: float) -> None:
+        super().__init__()
+
+    @staticmethod
+    def n_units(column: Column) -> int:
+        return 1
+
+    def log_prob(self, units: Tensor, column: Tensor, value: Tensor) -> Tensor:
+        """(..., cells): log-probability, or log-density on the scaled values."""
+        log_probabilities = self.log_probabilities(units, column)
+        index = value.long().expand(log_probabilities.shape[:-1])
+        return log_probabilities.gather(-1, index[..., None]).squeeze(-1)
+
+    def log_probabilities(self, units: Tensor, column: Tensor) -> Tensor:
+        """(..., cells, levels); -inf beyond a column's own levels. Discrete kinds only."""
+        raise AssertionError(f"{type(self).__name__} has no levels")
+
+
+class Gaussian(Likelihood):
+    """Unit: the mean of the scaled value. The variance is fixed in training."""
+
+    discrete = False
+
+    def __init__(self, schema: Schema, variance: float) -> None:
+        super().__init__(schema, variance)
+        self.variance = variance
+
+    def log_prob(self, units: Tensor, column: Tensor, value: Tensor) -> Tensor:
+        return gaussian_log_density(value, units[..., 0], torch.as_tensor(self.variance))
+
+
+class Bernoulli(Likelihood):
+    """Unit: the log-odds of the second level."""
+
+    def log_probabilities(self, units: Tensor, column: Tensor) -> Tensor:
+        return torch.cat([F.logsigmoid(-units), F.logsigmoid(units)], dim=-1)
+
+
+class Categorical(Likelihood):
+    """Units: one score for each level."""
+
+    n_levels: Tensor
+
+    def __init__(self, schema: Schema, variance: float) -> None:
+        super().__init__(schema, variance)
+        self.register_buffer("n_levels", torch.tensor([column.n_levels for column in schema.columns]))
+
+    @staticmethod
+    def n_units(column: Column) -> int:
+        return column.n_levels
+
+    def log_probabilities(self, units: Tensor, column: Tensor) -> Tensor:
+        beyond = torch.arange(units.shape[-1], device=units.device) >= self.n_levels[column][:, None]
+        return units.masked_fill(beyond, -torch.inf).log_softmax(-1)
+
+
+class CumulativeLogit(Likelihood):
+    """Unit: a position on a line that thresholds of the column's own cut into its levels: P(x <= k) = sigma(t_k - u).
+
+    Thresholds rise by exp(gap), so they stay in order; at the start they cut sigma into equal shares.
+    """
+
+    n_levels: Tensor
+
+    def __init__(self, schema: Schema, variance: float) -> None:
+        super().__init__(schema, variance)
+        n_levels = torch.tensor([column.n_levels for column in schema.columns])
+        most = max(2, *(column.n_levels for column in schema.columns if column.kind == ORDINAL))
+        cuts = torch.arange(1, most)[None] / n_levels.clamp(min=2)[:, None]  # (D, most - 1)
+        start = torch.logit(cuts.clamp(max=1 - 1e-3))
+        self.register_buffer("n_levels", n_levels)
+        self.lowest = nn.Parameter(start[:, :1].clone())  # (D, 1)
+        self.gaps = nn.Parameter(start.diff(dim=1).clamp(min=1e-2).log())  # (D, most - 2)
+
+    def log_probabilities(self, units: Tensor, column: Tensor) -> Tensor:
+        thresholds = torch.cat([self.lowest, self.lowest + self.gaps.exp().cumsum(1)], dim=1)
+        cut = F.embedding(column, thresholds) - units  # (..., cells, most - 1): t_k - u
+        levels = torch.arange(thresholds.shape[1] + 1, device=units.device)
+        n_levels = self.n_levels[column][:, None]
+        # P(x = k) = sigma(t_k - u) - sigma(t_(k-1) - u), in logarithms: a stable difference of log-sigmoids.
+        upper = F.logsigmoid(F.pad(cut, (0, 1), value=40.0))
+        upper = torch.where(levels == n_levels - 1, torch.zeros_like(upper), upper)
+        lower = F.logsigmoid(F.pad(cut, (1, 0), value=-40.0))
+        log_share = upper + torch.log(-torch.expm1((lower - upper).clamp(max=-1e-6)))
+        return log_share.masked_fill(levels >= n_levels, -torch.inf)
+
+
+LIKELIHOODS: dict[str, type[Likelihood]] = {
+    CONTINUOUS: Gaussian,
+    BINARY: Bernoulli,
+    CATEGORICAL: Categorical,
+    ORDINAL: CumulativeLogit,
+}
+
+
+def gaussian_log_density(value: Tensor, mean: Tensor, variance: Tensor) -> Tensor:
+    return -0.5 * ((value - mean).square() / variance + variance.log() + math.log(2 * math.pi))

@@ -1,0 +1,69 @@
+"""What each column is: its kind, its levels, its scale and its group."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, replace
+from functools import cached_property
+from typing import Any
+
+CONTINUOUS, BINARY, CATEGORICAL, ORDINAL = "continuous", "binary", "categorical", "ordinal"
+KINDS = (CONTINUOUS, BINARY, CATEGORICAL, ORDINAL)
+
+Level = str | float | int | bool
+
+
+@dataclass(frozen=True)
+class Column:
+    """One column. A cell's value in a Table is `code(value)`: scaled to [0, 1] if continuous, else its level's index."""
+
+    name: str | int
+    kind: str
+    group: str | int
+    levels: tuple[Level, ...] = ()  # of a discrete column, in order; empty if continuous
+    low: float = 0.0  # continuous: smallest and
+    high: float = 1.0  # largest observed value in training, mapped to 0 and 1
+    integer: bool = False  # continuous: every value seen was whole, so results are rounded
+    constant: bool = False  # only one value was seen in training
+
+    @property
+    def n_levels(self) -> int:
+        return len(self.levels)
+
+    @property
+    def span(self) -> float:
+        """What one unit of the scaled value is worth; 1 for a constant column."""
+        return (self.high - self.low) or 1.0
+
+
+@dataclass(frozen=True)
+class Schema:
+    """All columns, in the model's own order, and the names of the groups: the nodes of the graph."""
+
+    columns: tuple[Column, ...]
+    groups: tuple[str | int, ...]
+    grouped: bool  # False: the variable-wise form, in which networks are shared by columns of a kind
+
+    @cached_property
+    def group_of(self) -> tuple[int, ...]:
+        """Index of each column's group."""
+        index = {group: m for m, group in enumerate(self.groups)}
+        return tuple(index[column.group] for column in self.columns)
+
+    @cached_property
+    def position(self) -> dict[str | int, int]:
+        return {column.name: i for i, column in enumerate(self.columns)}
+
+    def with_columns(self, columns: tuple[Column, ...]) -> Schema:
+        return replace(self, columns=columns)
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "columns": [asdict(column) | {"levels": list(column.levels)} for column in self.columns],
+            "groups": list(self.groups),
+            "grouped": self.grouped,
+        }
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> Schema:
+        columns = tuple(Column(**{**entry, "levels": tuple(entry["levels"])}) for entry in data["columns"])
+        return cls(columns, tuple(data["groups"]), bool(data["grouped"]))
