@@ -1,4 +1,4 @@
-"""The generative model: a batch of rows in, named loss terms or read-outs out. It never prints, saves or reads clocks."""
+"""The generative model: a batch of rows in, named loss terms or read-outs out. It never prints or saves."""
 
 from __future__ import annotations
 
@@ -73,9 +73,7 @@ class VislModel(nn.Module):
             total = total - output.likelihood.log_prob(output.units, output.column, cells.value[output.cells]).sum()
         return total
 
-    def draw(
-        self, cells: Cells, asked: tuple[Tensor, Tensor], noise: Tensor, edges: Tensor
-    ) -> Iterator[KindOutput]:
+    def draw(self, cells: Cells, asked: tuple[Tensor, Tensor], noise: Tensor, edges: Tensor) -> Iterator[KindOutput]:
         """Read-outs of the asked (row, column) cells for every draw, in stage 2's form: units are (S, cells, U).
 
         noise: (S, B, M, d) or (S, 1, M, d) standard normal; edges: (S, M, M).

@@ -14,7 +14,7 @@ Level = str | float | int | bool
 
 @dataclass(frozen=True)
 class Column:
-    """One column. A cell's value in a Table is `code(value)`: scaled to [0, 1] if continuous, else its level's index."""
+    """One column. In a Table its values are scaled to [0, 1] if continuous, else they are the index of their level."""
 
     name: str | int
     kind: str

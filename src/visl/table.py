@@ -92,7 +92,8 @@ class Table:
 
 def mix_bits(x: NDArray[np.uint64]) -> NDArray[np.uint64]:
     """The finaliser of splitmix64: neighbouring inputs give unrelated 64-bit outputs."""
-    x = np.asarray(x, np.uint64) + _GOLDEN
-    x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return x ^ (x >> np.uint64(31))
+    with np.errstate(over="ignore"):  # the arithmetic is modulo 2^64
+        x = np.asarray(x, np.uint64) + _GOLDEN
+        x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+        x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+        return x ^ (x >> np.uint64(31))

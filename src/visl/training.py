@@ -151,7 +151,7 @@ def _epoch_order(n_rows: int, seed: int, epoch: int) -> Tensor:
 
 
 def _summed_terms(loss: Tensor, terms: ElboTerms) -> Tensor:
-    """In the order of TERMS, those of the data set weighted by the batch's rows, so that an epoch's sum / N is a mean."""
+    """In the order of TERMS; the data set's are weighted by the batch's rows, so that an epoch's sum / N is a mean."""
     of_rows = [loss, terms.nll, terms.kl_latent]
     of_data = [terms.kl_edges * terms.n_rows, terms.acyclicity * terms.n_rows]
     return torch.stack([*of_rows, *of_data]).detach().double()

@@ -55,12 +55,14 @@ class Encoded:
 
 
 def encode(source: Source, schema: Schema) -> Encoded:
-    """Columns are matched by name; the source has exactly the schema's columns, in any order."""
+    """Columns are matched by name; a column that the source does not have is all gaps."""
     by_name = {data.name: data for data in source.columns}
     rows, columns, values = [], [], []
     unseen_rows, unseen_columns, unseen = [], [], {}
     for j, column in enumerate(schema.columns):
-        data = by_name[column.name]
+        data = by_name.get(column.name)
+        if data is None:  # a long log in which nobody has answered this column
+            continue
         codes = _encode_column(data, column)
         known = codes >= 0 if column.kind != CONTINUOUS else np.ones(len(codes), bool)
         if not known.all():
@@ -71,11 +73,9 @@ def encode(source: Source, schema: Schema) -> Encoded:
         columns.append(np.full(known.sum(), j))
         values.append(codes[known])
     shape = (source.n_rows, len(schema.columns))
-    table = Table.from_cells(*map(np.concatenate, (rows, columns, values)), shape=shape)
     none = np.zeros(0, np.int64)
-    return Encoded(
-        table, np.concatenate([none, *unseen_rows]), np.concatenate([none, *unseen_columns]), unseen
-    )
+    table = Table.from_cells(*(np.concatenate([none, *parts]) for parts in (rows, columns, values)), shape=shape)
+    return Encoded(table, np.concatenate([none, *unseen_rows]), np.concatenate([none, *unseen_columns]), unseen)
 
 
 def decode(column: Column, codes: NDArray, *, round_integers: bool) -> NDArray:
@@ -88,6 +88,15 @@ def decode(column: Column, codes: NDArray, *, round_integers: bool) -> NDArray:
     levels = np.empty(column.n_levels + 1, object)
     levels[:] = [*column.levels, None]
     return levels[np.where(np.isnan(codes), column.n_levels, codes).astype(int)]
+
+
+def decode_cells(schema: Schema, columns: NDArray[np.int64], codes: NDArray, *, round_integers: bool) -> NDArray:
+    """(cells,) values on the user's scale, as objects, of cells of different columns."""
+    values = np.empty(len(codes), object)
+    for j in np.unique(columns):
+        at = columns == j
+        values[at] = decode(schema.columns[j], codes[at], round_integers=round_integers)
+    return values
 
 
 def _encode_column(data: ColumnData, column: Column) -> NDArray[np.float32]:

@@ -42,11 +42,9 @@ def describe_column(data: ColumnData, setting: KindSetting | None, group: Name) 
     kind = setting if isinstance(setting, str) else ORDINAL if setting is not None else infer_kind(data)
     if kind == CONTINUOUS:
         return _continuous(data, group)
-    if setting is not None and not isinstance(setting, str):
-        levels: tuple[Level, ...] = tuple(setting)
-    else:
-        levels = _levels(data, kind)
-    _check_levels(data, kind, levels, explicit=setting is not None)
+    listed = setting is not None and not isinstance(setting, str)
+    levels = tuple(setting) if listed else _levels(data, kind)
+    _check_levels(data, kind, levels, ordered=listed, explicit=setting is not None)
     seen = len(_distinct(data))
     if kind == BINARY and len(levels) < 2:
         kind = CATEGORICAL  # one value only, and nothing says what the other would be
@@ -54,7 +52,7 @@ def describe_column(data: ColumnData, setting: KindSetting | None, group: Name) 
 
 
 def infer_kind(data: ColumnData) -> str:
-    if data.ordered:
+    if data.order is not None:
         return ORDINAL
     distinct = _distinct(data)
     if data.numeric:
@@ -102,20 +100,29 @@ def _levels(data: ColumnData, kind: str) -> tuple[Level, ...]:
         if kind == BINARY and set(distinct) <= {0.0, 1.0}:
             distinct = [0.0, 1.0]
         return tuple(int(value) if value.is_integer() else value for value in distinct)
-    if data.categories is not None:
-        return tuple(level for level in data.categories if data.ordered or level in distinct)
+    if data.order is not None:
+        return data.order
     return tuple(sorted(distinct, key=str))
 
 
-def _check_levels(data: ColumnData, kind: str, levels: tuple[Level, ...], *, explicit: bool) -> None:
+def _check_levels(data: ColumnData, kind: str, levels: tuple[Level, ...], *, ordered: bool, explicit: bool) -> None:
     if kind == BINARY and len(levels) > 2:
-        row = int(data.rows[np.flatnonzero(_encode_levels(data, levels) == 2)[0]])
+        row = int(data.rows[np.flatnonzero(encode_levels(data, levels) == 2)[0]])
         raise InputError(
             f"column {data.name!r} is binary, but holds a third value {levels[2]!r} in row {row} beside "
             f"{levels[0]!r} and {levels[1]!r}: correct it, or make the column categorical or ordinal"
         )
-    if kind == ORDINAL and not data.numeric and not data.ordered and not explicit:
-        raise InputError(f"column {data.name!r}: the order of its levels is not known")
+    if kind == ORDINAL and data.dtype == "text" and not ordered:
+        raise InputError(
+            f"column {data.name!r} is ordinal, but the order of its levels ({', '.join(map(repr, levels[:5]))}) is "
+            "not known: list them from lowest to highest in place of the kind"
+        )
+    if ordered and (encode_levels(data, levels) < 0).any():
+        cell = int(np.flatnonzero(encode_levels(data, levels) < 0)[0])
+        raise InputError(
+            f"column {data.name!r} holds {data.values[cell]!r} in row {data.rows[cell]}, which is not among its "
+            f"levels {list(levels)!r}: add it to them, or correct it"
+        )
     if len(levels) > MAX_LEVELS and not explicit:
         raise InputError(
             f"column {data.name!r} has {len(levels)} different values such as {levels[0]!r}: if it is a row label or "
@@ -123,7 +130,7 @@ def _check_levels(data: ColumnData, kind: str, levels: tuple[Level, ...], *, exp
         )
 
 
-def _encode_levels(data: ColumnData, levels: tuple[Level, ...]) -> NDArray[np.float32]:
+def encode_levels(data: ColumnData, levels: tuple[Level, ...]) -> NDArray[np.float32]:
     """(observed,) index of each value's level, -1 where it is none of them."""
     index = {level: i for i, level in enumerate(levels)}
     if data.numeric:
@@ -135,12 +142,9 @@ def _encode_levels(data: ColumnData, levels: tuple[Level, ...]) -> NDArray[np.fl
     return np.array([index.get(_number(v) if numeric_levels else v, -1) for v in data.values], np.float32)
 
 
-encode_levels = _encode_levels
-
-
 def _refuse_numbers_among_text(data: ColumnData, distinct: list[Any]) -> None:
     """A stray word makes a file's whole column text; say so instead of taking its numbers for categories."""
-    if data.categories is not None:
+    if data.dtype == "category":
         return
     words = [value for value in distinct if _number(value) is None]
     if words and 2 * len(words) < len(distinct):

@@ -24,13 +24,12 @@ class ColumnData:
     name: Name
     rows: NDArray[np.int64]  # (observed,) ascending
     values: NDArray  # (observed,)
-    dtype: str  # "number", "integer", "boolean", "text"
-    categories: tuple[Any, ...] | None = None  # of a categorical column, as declared
-    ordered: bool = False
+    dtype: str  # "number", "integer", "boolean", "text", or "category" (which may hold text or numbers)
+    order: tuple[Any, ...] | None = None  # all levels of an ordered categorical column
 
     @property
     def numeric(self) -> bool:
-        return self.dtype != "text"
+        return self.dtype in ("number", "integer", "boolean")
 
 
 @dataclass(frozen=True)
@@ -71,8 +70,7 @@ def _frame_column(name: Name, series: nw.Series[Any]) -> ColumnData:
     if dtype == nw.Boolean:
         return _from_objects(name, series)
     if dtype in (nw.Categorical, nw.Enum):
-        categories = tuple(_plain(value) for value in series.cat.get_categories().to_list())
-        return _from_objects(name, series, categories, ordered=_is_ordered(series))
+        return _from_categories(name, series)
     if dtype in (nw.String, nw.Object, nw.Unknown):
         return _from_objects(name, series)
     raise InputError(
@@ -80,10 +78,19 @@ def _frame_column(name: Name, series: nw.Series[Any]) -> ColumnData:
     )
 
 
-def _is_ordered(series: nw.Series[Any]) -> bool:
-    native = series.to_native()
-    native_type = getattr(native, "type", None) or getattr(native, "dtype", None)  # pyarrow, pandas
-    return bool(getattr(native_type, "ordered", series.dtype == nw.Enum))
+def _from_categories(name: Name, series: nw.Series[Any]) -> ColumnData:
+    rows, seen = _observed(series)
+    return ColumnData(name, rows, _objects(seen), "category", _declared_order(series.to_native()))
+
+
+def _declared_order(native: Any) -> tuple[Any, ...] | None:
+    """The levels of an ordered category column in order, None for an unordered one."""
+    if hasattr(native, "combine_chunks"):  # pyarrow
+        return tuple(native.combine_chunks().dictionary.to_pylist()) if native.type.ordered else None
+    if not getattr(native.dtype, "ordered", hasattr(native.dtype, "categories")):
+        return None  # an unordered pandas category, or a polars Categorical; a polars Enum has an order
+    categories = getattr(native.dtype, "categories", None)
+    return None if categories is None else tuple(_plain(level) for level in categories)
 
 
 def _from_numbers(name: Name, numbers: NDArray, dtype: str) -> ColumnData:
@@ -97,33 +104,36 @@ def _from_numbers(name: Name, numbers: NDArray, dtype: str) -> ColumnData:
     return ColumnData(name, rows, numbers[rows], dtype)
 
 
-def _from_objects(
-    name: Name, series: nw.Series[Any], categories: tuple[Any, ...] | None = None, ordered: bool = False
-) -> ColumnData:
-    """Booleans, text, categories, and pandas' object columns, which may hold anything."""
-    values = series.to_list()
-    rows = np.array([i for i, value in enumerate(values) if not _is_gap(value)], dtype=np.int64)
-    seen = [_plain(values[i]) for i in rows]
-    if categories is None and seen:
-        if all(isinstance(value, bool) for value in seen):
-            return ColumnData(name, rows, np.array(seen, np.float64), "boolean")
-        if all(isinstance(value, Number) for value in seen):
-            full = np.full(len(values), np.nan)
-            full[rows] = seen
-            return _from_numbers(name, full, "number")
-    objects = np.empty(len(seen), object)
-    objects[:] = seen
-    if categories is None and series.dtype == nw.Boolean:
-        return ColumnData(name, rows, objects.astype(np.float64), "boolean")
+def _from_objects(name: Name, series: nw.Series[Any]) -> ColumnData:
+    """Booleans, text, and pandas' object columns, which may hold anything."""
+    rows, seen = _observed(series)
+    if series.dtype == nw.Boolean or (seen and all(isinstance(value, bool) for value in seen)):
+        return ColumnData(name, rows, np.array(seen, np.float64), "boolean")
+    if seen and all(isinstance(value, Number) for value in seen):
+        numbers = np.full(len(series), np.nan)
+        numbers[rows] = seen
+        return _from_numbers(name, numbers, "number")
     for row, value in zip(rows, seen, strict=True):
-        if not isinstance(value, str | Number):
+        if isinstance(value, Number):
+            raise InputError(f"column {name!r} mixes text and numbers ({value!r} in row {row}): make them all one kind")
+        if not isinstance(value, str):
             raise InputError(
                 f"column {name!r} holds {value!r} ({type(value).__name__}) in row {row}: use numbers or text, "
                 "or leave the column out"
             )
-        if categories is None and not isinstance(value, str):
-            raise InputError(f"column {name!r} mixes text and numbers ({value!r} in row {row}): make them all one kind")
-    return ColumnData(name, rows, objects, "text", categories, ordered)
+    return ColumnData(name, rows, _objects(seen), "text")
+
+
+def _observed(series: nw.Series[Any]) -> tuple[NDArray[np.int64], list[Any]]:
+    values = series.to_list()
+    rows = [i for i, value in enumerate(values) if not _is_gap(value)]
+    return np.array(rows, np.int64), [_plain(values[i]) for i in rows]
+
+
+def _objects(values: list[Any]) -> NDArray:
+    array = np.empty(len(values), object)
+    array[:] = values
+    return array
 
 
 def _is_gap(value: Any) -> bool:

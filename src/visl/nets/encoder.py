@@ -41,15 +41,19 @@ class Encoder(nn.Module):
         first_row, n_rows = table_rows(schema, [input_width(column) for column in schema.columns])
         group, weight_set = group_indices(schema), weight_set_of_group(schema)
         counts = torch.bincount(group, minlength=self.n_groups)
-        self.register_buffer("first_row", first_row)
-        self.register_buffer("one_hot", torch.tensor([c.kind in ONE_HOT for c in schema.columns]))
-        self.register_buffer("constant", torch.tensor([MISSING_CONSTANT.get(c.kind, 0.0) for c in schema.columns]))
-        self.register_buffer("group", group)
-        self.register_buffer("group_starts", torch.cat([torch.zeros(1, dtype=torch.long), counts.cumsum(0)]))
+        self.register_buffer("first_row", first_row, persistent=False)
+        self.register_buffer("one_hot", torch.tensor([c.kind in ONE_HOT for c in schema.columns]), persistent=False)
+        self.register_buffer(
+            "constant", torch.tensor([MISSING_CONSTANT.get(c.kind, 0.0) for c in schema.columns]), persistent=False
+        )
+        self.register_buffer("group", group, persistent=False)
+        self.register_buffer(
+            "group_starts", torch.cat([torch.zeros(1, dtype=torch.long), counts.cumsum(0)]), persistent=False
+        )
         fan_in = max(1, round(n_rows / (int(weight_set.max()) + 1)))  # mean number of inputs of a network
         self.inputs = uniform_parameter((n_rows, dim), fan_in, rng)
         self.input_bias = uniform_parameter((int(weight_set.max()) + 1, dim), fan_in, rng)
-        self.register_buffer("weight_set", weight_set)
+        self.register_buffer("weight_set", weight_set, persistent=False)
         self.output = NodeLinear(weight_set, dim, 2 * dim, rng)
 
     def forward(self, cells: Cells, shown: Tensor | None = None) -> tuple[Tensor, Tensor]:

@@ -20,7 +20,7 @@ class NodeLinear(nn.Module):
     def __init__(self, set_of_node: Tensor, n_in: int, n_out: int, rng: torch.Generator) -> None:
         super().__init__()
         self.n_sets = int(set_of_node.max()) + 1
-        self.register_buffer("set_of_node", set_of_node)
+        self.register_buffer("set_of_node", set_of_node, persistent=False)
         self.weight = uniform_parameter((self.n_sets, n_in, n_out), n_in, rng)
         self.bias = uniform_parameter((self.n_sets, n_out), n_in, rng)
 

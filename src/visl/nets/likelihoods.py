@@ -63,7 +63,7 @@ class Categorical(Likelihood):
 
     def __init__(self, schema: Schema, variance: float) -> None:
         super().__init__(schema, variance)
-        self.register_buffer("n_levels", torch.tensor([column.n_levels for column in schema.columns]))
+        self.register_buffer("n_levels", torch.tensor([column.n_levels for column in schema.columns]), persistent=False)
 
     @staticmethod
     def n_units(column: Column) -> int:
@@ -88,7 +88,7 @@ class CumulativeLogit(Likelihood):
         most = max(2, *(column.n_levels for column in schema.columns if column.kind == ORDINAL))
         cuts = torch.arange(1, most)[None] / n_levels.clamp(min=2)[:, None]  # (D, most - 1)
         start = torch.logit(cuts.clamp(max=1 - 1e-3))
-        self.register_buffer("n_levels", n_levels)
+        self.register_buffer("n_levels", n_levels, persistent=False)
         self.lowest = nn.Parameter(start[:, :1].clone())  # (D, 1)
         self.gaps = nn.Parameter(start.diff(dim=1).clamp(min=1e-2).log())  # (D, most - 2)
 

@@ -43,9 +43,9 @@ class ReadOut(nn.Module):
         widths = [LIKELIHOODS[column.kind].n_units(column) for column in schema.columns]
         first_unit, n_units = table_rows(schema, widths)
         self.width_of_kind = {kind: max(w for w, k in zip(widths, kinds, strict=True) if k == kind) for kind in kinds}
-        self.register_buffer("group", group_indices(schema))
-        self.register_buffer("kind", torch.tensor([KINDS.index(kind) for kind in kinds]))
-        self.register_buffer("first_unit", first_unit)
+        self.register_buffer("group", group_indices(schema), persistent=False)
+        self.register_buffer("kind", torch.tensor([KINDS.index(kind) for kind in kinds]), persistent=False)
+        self.register_buffer("first_unit", first_unit, persistent=False)
         self.hidden = NodeLinear(weight_set_of_group(schema), dim, dim, rng)
         self.unit_weight = uniform_parameter((n_units, dim), dim, rng)
         self.unit_bias = uniform_parameter((n_units,), dim, rng)

@@ -1,0 +1,514 @@
+"""VISL, the scikit-learn face of the model."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Self
+
+import narwhals as nw
+import networkx as nx
+import numpy as np
+import pandas as pd
+import torch
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
+from sklearn.utils import check_random_state
+from sklearn.utils.metaestimators import available_if
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from visl import store
+from visl.config import Config, build_config
+from visl.data.codec import Encoded, decode_cells, encode, infer_schema
+from visl.data.frames import fill, probability_frame
+from visl.data.groups import resolve_groups
+from visl.data.knowledge import resolve_prior
+from visl.data.long import LongLog
+from visl.data.masks import hide as hide_cells
+from visl.data.source import Name, Source, read_source
+from visl.errors import InputError
+from visl.graph.acyclicity import project_to_dag
+from visl.inference import AskedCells, Imputer, calibrate_noise
+from visl.model import VislModel
+from visl.schema import CONTINUOUS, Schema
+from visl.scoring import score_hidden
+from visl.table import Table, mix_bits
+from visl.training import TrainingState, train
+
+# Settings of the constructor that a preset fills in when they are None.
+PRESET_SETTINGS = ("epochs", "batch_size", "learning_rate", "latent_dim", "message_steps", "n_draws")
+MAX_SEED = 2**31 - 1
+NAMES_DIFFER = "The feature names should match those that were passed during fit.\n"  # scikit-learn's words
+
+
+def _has_discrete_columns(model: VISL) -> bool:
+    return any(column.kind != CONTINUOUS for column in model.schema_.columns) if hasattr(model, "schema_") else False
+
+
+class VISL(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
+    """Fills the gaps of a table and learns a graph, with a probability on every edge, between groups of its columns.
+
+    X may be a pandas, polars or pyarrow frame, a NumPy array with NaN for gaps, or (`fit`, `predict_cells`,
+    `evaluate`) a `LongLog`. Results come back in the same form.
+
+    Parameters
+    ----------
+    groups : mapping column -> group, mapping group -> columns, path of a JSON or CSV file of either, or None
+        The nodes of the graph. A column in no group is a group of its own; None: every column is (variable-wise).
+    kinds : mapping column -> "continuous", "binary", "categorical", "ordinal" or a list of ordered levels, or one kind
+        Overrides what is inferred from the values.
+    edge_prior : float, groups x groups table, path of a CSV file, or None
+        Prior probability of edges, rows = from. 0 and 1 are hard. None: from the preset.
+    forbidden_edges, required_edges : lists of (from, to), paths of CSV files, or None
+        Edges that never, or always, appear.
+    preset : "default", "paper-synthetic", "paper-neuropathic" or "paper-eedi"; None is "default"
+    epochs, batch_size, learning_rate, latent_dim, message_steps, n_draws : numbers or None
+        None: from the preset.
+    edge_threshold : float
+        `graph_` holds edges more probable than this.
+    random_state : int, RandomState or None
+    device : "auto", "cpu", "cuda" or any name torch knows
+    verbose : int
+        1 prints about ten lines in a fit, 2 one for each epoch.
+    round_integers : bool
+        Columns in which every observed value is whole are filled with whole numbers.
+
+    Attributes
+    ----------
+    edge_probabilities_ : DataFrame, rows = from, columns = to
+    graph_ : networkx.DiGraph, always acyclic; edges carry `probability` (this direction) and `adjacency` (either)
+    history_ : DataFrame of every loss term in every epoch of both stages
+    kinds_ : dict column -> kind
+    notices_ : list of what a user should know about the data
+    """
+
+    def __init__(
+        self,
+        groups: Any = None,
+        kinds: Any = None,
+        edge_prior: Any = None,
+        forbidden_edges: Any = None,
+        required_edges: Any = None,
+        preset: str | None = None,
+        epochs: int | None = None,
+        batch_size: int | None = None,
+        learning_rate: float | None = None,
+        latent_dim: int | None = None,
+        message_steps: int | None = None,
+        n_draws: int | None = None,
+        edge_threshold: float = 0.5,
+        random_state: Any = None,
+        device: str = "auto",
+        verbose: int = 0,
+        round_integers: bool = True,
+    ) -> None:
+        self.groups = groups
+        self.kinds = kinds
+        self.edge_prior = edge_prior
+        self.forbidden_edges = forbidden_edges
+        self.required_edges = required_edges
+        self.preset = preset
+        self.epochs = epochs
+        self.batch_size = batch_size
+        self.learning_rate = learning_rate
+        self.latent_dim = latent_dim
+        self.message_steps = message_steps
+        self.n_draws = n_draws
+        self.edge_threshold = edge_threshold
+        self.random_state = random_state
+        self.device = device
+        self.verbose = verbose
+        self.round_integers = round_integers
+
+    # -- learning
+
+    def fit(self, X: Any, y: Any = None) -> Self:
+        """Learn the graph and the imputation model from a table with gaps. y is ignored."""
+        return self._fit(X, on_epoch=self._print_epoch)
+
+    def _fit(
+        self,
+        X: Any,
+        *,
+        on_epoch: Callable[[dict[str, float]], None],
+        should_stop: Callable[[TrainingState], bool] = lambda state: False,
+        checkpoint: str | Path | None = None,
+    ) -> Self:
+        """As `fit`; reports each epoch, can be stopped (`Interrupted`), and goes on from a checkpoint."""
+        config = self._config()
+        source = self._read(X, reset=True)
+        group_of = resolve_groups(self.groups, source.names)
+        schema = infer_schema(source, self.kinds, group_of, named=hasattr(self, "feature_names_in_"))
+        prior = resolve_prior(
+            schema.groups, self.edge_prior, self.forbidden_edges, self.required_edges, default=config.edge_prior
+        )
+        table = encode(source, schema).table
+        self.fingerprint_ = _fingerprint(table)
+        self.seed_ = int(check_random_state(self.random_state).randint(MAX_SEED))
+        self.columns_ = source.names
+        self.notices_ = _notices(schema)
+        rng = torch.Generator().manual_seed(self.seed_)
+        self.model_ = VislModel(schema, config, torch.from_numpy(prior).float(), rng).to(_device(self.device))
+        state = None if checkpoint is None else self._go_on_from(checkpoint)
+        history = train(
+            self.model_, table, config, seed=self.seed_, state=state, on_epoch=on_epoch, should_stop=should_stop
+        )
+        if config.calibrate_noise:
+            calibrate_noise(self.model_, table, seed=self.seed_)
+        self._finish(history)
+        return self
+
+    def _config(self) -> Config:
+        if not 0 <= self.edge_threshold < 1:
+            raise InputError(f"edge_threshold is {self.edge_threshold!r}: give a number from 0 to below 1")
+        return build_config(self.preset, **{name: getattr(self, name) for name in PRESET_SETTINGS})
+
+    def _finish(self, history: list[dict[str, float]]) -> None:
+        """What users look at, in the order of their own columns."""
+        self.history_ = pd.DataFrame(history)
+        groups = self.schema_.groups
+        group_of = {column.name: column.group for column in self.schema_.columns}
+        self.groups_ = list(dict.fromkeys(group_of[name] for name in self.columns_))
+        order = [groups.index(group) for group in self.groups_]
+        with torch.no_grad():
+            probabilities = self.model_.edges.probabilities().cpu().double().numpy()
+            adjacency = self.model_.edges.adjacency().cpu().double().numpy()
+        chosen = project_to_dag(probabilities, self.edge_threshold)
+        self.edge_probabilities_ = pd.DataFrame(
+            probabilities[np.ix_(order, order)],
+            index=pd.Index(self.groups_, name="from"),
+            columns=pd.Index(self.groups_, name="to"),
+        )
+        self.graph_ = nx.DiGraph()
+        self.graph_.add_nodes_from(self.groups_)
+        for i, j in zip(*np.nonzero(chosen), strict=True):
+            self.graph_.add_edge(
+                groups[i], groups[j], probability=float(probabilities[i, j]), adjacency=float(adjacency[i, j])
+            )
+
+    def _print_epoch(self, record: dict[str, float]) -> None:
+        every = {0: None, 1: max(1, self._config().epochs // 10)}.get(self.verbose, 1)
+        if every is not None and record["epoch"] % every == 0:
+            print(f"stage {record['stage']:.0f}  epoch {record['epoch']:.0f}  loss {record['loss']:.4f}")
+
+    # -- filling gaps
+
+    def transform(self, X: Any) -> Any:
+        """X with every gap filled by the mean, or the most probable level. Observed cells are untouched to the bit."""
+        return self._fill(X, lambda imputer, encoded, asked: imputer.point(encoded.table, asked))
+
+    def sample(self, X: Any, n_draws: int = 20) -> Any:
+        """Multiple imputations: (draws, rows, columns) for an array, a list of frames for a frame."""
+        X, encoded, asked = self._read_gaps(X)
+        draws = self._imputer(n_draws).sample(encoded.table, asked)
+        filled = [self._filled(X, asked, codes) for codes in draws]
+        return np.stack(filled) if isinstance(X, np.ndarray) else filled
+
+    def predict_interval(self, X: Any, level: float = 0.9) -> tuple[Any, Any]:
+        """(lower, upper): X with every gap filled by the ends of its central interval; observed cells as they are.
+
+        Gaps of categorical columns stay gaps, since their levels have no order: see `predict_proba`.
+        """
+        _check_level(level)
+        lower, upper = (1 - level) / 2, (1 + level) / 2
+        return (
+            self._fill(X, lambda imputer, encoded, asked: imputer.quantile(encoded.table, asked, lower)),
+            self._fill(X, lambda imputer, encoded, asked: imputer.quantile(encoded.table, asked, upper)),
+        )
+
+    @available_if(_has_discrete_columns)
+    def predict_proba(self, X: Any) -> dict[Name, Any]:
+        """For each discrete column a frame, rows as X, of its levels' probabilities; 1 for an observed level."""
+        X, encoded, asked = self._read_gaps(X)
+        predicted = self._imputer().probabilities(encoded.table, asked)
+        values, observed = encoded.table.to_dense()
+        result = {}
+        for name in self.columns_:
+            j = self.schema_.position[name]
+            column = self.schema_.columns[j]
+            if column.kind != CONTINUOUS:
+                shares = np.full((len(values), column.n_levels), np.nan)  # NaN: the cell holds a level never seen
+                shares[observed[:, j]] = np.eye(column.n_levels)[values[observed[:, j], j].astype(int)]
+                shares[asked.row[asked.column == j]] = predicted[asked.column == j, : column.n_levels]
+                result[name] = probability_frame(X, column, shares)
+        return result
+
+    def predict_cells(self, X: LongLog, rows: Any, columns: Any) -> pd.DataFrame:
+        """The asked cells of a long log: value, and for discrete columns its probability. Known cells keep their value.
+
+        rows, columns: ids, pair by pair.
+        """
+        source = self._read(X, reset=False)
+        encoded = encode(source, self.schema_)
+        row = _positions(rows, X.row_ids, X.row_name)
+        column = _positions(columns, np.array([c.name for c in self.schema_.columns], object), X.column_name)
+        order = np.argsort(row, kind="stable")
+        asked = AskedCells(row[order], column[order])
+        imputer = self._imputer()
+        codes, shares = imputer.point(encoded.table, asked), imputer.probabilities(encoded.table, asked)
+        discrete = np.array([c.kind != CONTINUOUS for c in self.schema_.columns])[asked.column]
+        best = np.where(discrete, shares.max(1, initial=0.0), np.nan)
+        codes, best = _with_known(encoded, asked, codes, best, discrete)
+        back = np.argsort(order)
+        values = decode_cells(self.schema_, asked.column, codes, round_integers=self.round_integers)[back]
+        return pd.DataFrame(
+            {
+                X.row_name: np.asarray(rows),
+                X.column_name: np.asarray(columns),
+                X.value_name: pd.Series(values.tolist()),
+                "probability": best[back],
+            }
+        )
+
+    def evaluate(self, X: Any, hide: float = 0.3, *, level: float = 0.9, random_state: int | None = 0) -> pd.DataFrame:
+        """Hide a share of the observed cells of X, predict them from the rest, and score: per column and overall.
+
+        Give rows that were not in `fit`: on training rows the scores flatter the model, and a warning says so.
+        """
+        _check_level(level)
+        if not 0 < hide < 1:
+            raise InputError(f"hide is {hide!r}: give a share between 0 and 1")
+        table = encode(self._read(X, reset=False), self.schema_).table
+        if _fingerprint(table) == self.fingerprint_:
+            warnings.warn(
+                "these rows were used in fit, so the scores flatter the model: give held-out rows", stacklevel=2
+            )
+        shown = hide_cells(np.ones(table.n_cells, bool), hide, np.random.default_rng(random_state))
+        if shown.all():
+            raise InputError("no cell was hidden: give more rows, or a larger share to hide")
+        return score_hidden(self._imputer(), table, ~shown, level=level, round_integers=self.round_integers)
+
+    # -- keeping
+
+    def save(self, folder: str | Path, *, overwrite: bool = False) -> None:
+        """Write the model as a folder of safetensors and JSON, whole or not at all."""
+        check_is_fitted(self, "graph_")
+        store.save(folder, self.model_, self._document(), force=overwrite)
+
+    @classmethod
+    def load(cls, folder: str | Path, *, device: str = "auto") -> Self:
+        """The model as it was saved, on this machine's device."""
+        model, document, state = store.load(folder, _device(device))
+        if state is not None:
+            raise InputError(f"{folder} is the checkpoint of an unfinished fit: go on with `visl fit ... --resume`")
+        try:
+            return cls._from_document(model, document, device)
+        except (KeyError, TypeError, ValueError) as error:
+            raise InputError(f"the model in {folder} is damaged ({error!r}): fit it again") from error
+
+    def _document(self) -> dict[str, Any]:
+        """Beside the network: the constructor's settings, with files and tables resolved, and what was learned."""
+        settings = ("preset", *PRESET_SETTINGS, "edge_threshold", "round_integers", "verbose")
+        learned = ("seed_", "columns_", "notices_", "fingerprint_")
+        has_prior = any(given is not None for given in (self.edge_prior, self.forbidden_edges, self.required_edges))
+        return {
+            "settings": {name: getattr(self, name) for name in settings},
+            "random_state": self.random_state if isinstance(self.random_state, int) else None,
+            "kinds": list(self.kinds.items()) if isinstance(self.kinds, Mapping) else self.kinds,
+            "has_prior": has_prior,
+            "learned": {name: getattr(self, name) for name in learned},
+            "named": hasattr(self, "feature_names_in_"),
+            "history": self.history_.to_dict("records") if hasattr(self, "history_") else [],
+        }
+
+    @classmethod
+    def _from_document(cls, model: VislModel, document: dict[str, Any], device: str) -> Self:
+        schema, kinds = model.schema, document["kinds"]
+        self = cls(**document["settings"], random_state=document["random_state"], device=device)
+        self.kinds = dict(kinds) if isinstance(kinds, list) else kinds
+        self.groups = {column.name: column.group for column in schema.columns} if schema.grouped else None
+        self.model_ = model
+        for name, value in document["learned"].items():
+            setattr(self, name, value)
+        self._set_features(self.columns_, named=document["named"])
+        self._finish(document["history"])
+        if document["has_prior"]:
+            prior = pd.DataFrame(
+                model.edges.prior.cpu().numpy(), index=list(schema.groups), columns=list(schema.groups)
+            )
+            self.edge_prior = prior.loc[self.groups_, self.groups_]
+        return self
+
+    def _save_checkpoint(self, folder: str | Path, state: TrainingState) -> None:
+        """Where an interrupted `_fit` can go on."""
+        store.save(folder, self.model_, self._document(), state=state, force=True)
+
+    def _go_on_from(self, checkpoint: str | Path) -> TrainingState:
+        """Load a checkpoint into the model of this fit, after checking that it is of the same table and settings."""
+        model, document, state = store.load(checkpoint, _device(self.device))
+        if state is None:
+            raise InputError(f"{checkpoint} is a finished model, not a checkpoint: there is nothing to resume")
+        same_settings = model.config == self.model_.config and model.schema == self.model_.schema
+        if document["learned"]["fingerprint_"] != self.fingerprint_ or not same_settings:
+            raise InputError(
+                f"the checkpoint {checkpoint} is of another table or other settings: resume with those it was made "
+                "with, or start afresh without --resume"
+            )
+        self.seed_ = document["learned"]["seed_"]
+        self.model_ = model
+        return state
+
+    # -- reading tables
+
+    @property
+    def schema_(self) -> Schema:
+        return self.model_.schema
+
+    def _read(self, X: Any, *, reset: bool) -> Source:
+        """The table as columns that carry the names of the fitted ones."""
+        source = read_source(self._checked(X, reset=reset))
+        if reset:
+            _check_shape(source)
+            self._set_features(source.names, named=not isinstance(X, LongLog) and _all_text(source.names))
+            return source
+        if isinstance(X, LongLog):
+            _refuse_extra([name for name in source.names if name not in self.schema_.position])
+            return source
+        return self._aligned(source)
+
+    def _checked(self, X: Any, *, reset: bool) -> Any:
+        if isinstance(X, LongLog):
+            return X
+        frame = nw.from_native(X, pass_through=True)
+        if isinstance(frame, nw.LazyFrame):
+            raise InputError(f"X is a lazy frame ({type(X).__name__}): collect it first")
+        if isinstance(frame, nw.DataFrame):
+            if not len(frame.columns):
+                raise InputError("the table has no columns (0 feature(s))")
+            return X
+        floats = [np.float64, np.float32]
+        return validate_data(self, X, reset=reset, dtype=floats, ensure_all_finite=False)
+
+    def _set_features(self, names: list[Name], *, named: bool) -> None:
+        self.n_features_in_ = len(names)
+        if named:
+            self.feature_names_in_ = np.array(names, dtype=object)
+        elif hasattr(self, "feature_names_in_"):
+            del self.feature_names_in_
+
+    def _aligned(self, source: Source) -> Source:
+        """Columns matched by name where both sides have names, else by position."""
+        fitted = hasattr(self, "feature_names_in_")
+        if _all_text(source.names) and fitted:
+            missing = [name for name in self.columns_ if name not in source.names]
+            if missing:
+                raise InputError(
+                    f"{NAMES_DIFFER}Feature names seen at fit time, yet now missing: {', '.join(map(repr, missing[:5]))}. "
+                    "Add them, with gaps if they are not known"
+                )
+            _refuse_extra([name for name in source.names if name not in self.schema_.position])
+            return source
+        if len(source.names) != self.n_features_in_:
+            raise InputError(
+                f"X has {len(source.names)} features, but VISL is expecting {self.n_features_in_} features as input"
+            )
+        if source.names == self.columns_:
+            return source
+        columns = tuple(replace(c, name=name) for c, name in zip(source.columns, self.columns_, strict=True))
+        return Source(source.n_rows, columns)
+
+    def _read_gaps(self, X: Any) -> tuple[Any, Encoded, AskedCells]:
+        check_is_fitted(self, "graph_")
+        if isinstance(X, LongLog):
+            raise InputError("a long log has no cells to fill in place: use predict_cells (`visl impute --cells`)")
+        source = self._read(X, reset=False)
+        encoded = encode(source, self.schema_)
+        for name, levels in encoded.unseen.items():
+            warnings.warn(
+                f"column {name!r} holds {', '.join(map(repr, levels[:5]))}, never seen in fit: left as it is, and "
+                "treated as not observed",
+                stacklevel=3,
+            )
+        return self._checked(X, reset=False), encoded, AskedCells(*encoded.gaps())
+
+    def _imputer(self, n_draws: int | None = None) -> Imputer:
+        check_is_fitted(self, "graph_")
+        config = self.model_.config if n_draws is None else replace(self.model_.config, n_draws=n_draws)
+        return Imputer(self.model_, n_draws=config.n_draws, seed=self.seed_)
+
+    def _fill(self, X: Any, summary: Callable[[Imputer, Encoded, AskedCells], NDArray]) -> Any:
+        X, encoded, asked = self._read_gaps(X)
+        return self._filled(X, asked, summary(self._imputer(), encoded, asked))
+
+    def _filled(self, X: Any, asked: AskedCells, codes: NDArray) -> Any:
+        names = self.columns_
+        return fill(X, names, self.schema_, asked.row, asked.column, codes, round_integers=self.round_integers)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = True
+        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
+        return tags
+
+
+def _device(name: str) -> torch.device:
+    if name == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        device = torch.device(name)
+        torch.zeros(1, device=device)
+    except (RuntimeError, AssertionError, TypeError) as error:
+        reason = str(error).splitlines()[0]
+        raise InputError(f"device {name!r} cannot be used here ({reason}): use 'auto' or 'cpu'") from error
+    return device
+
+
+def _check_shape(source: Source) -> None:
+    if not source.columns:
+        raise InputError("the table has no columns (0 feature(s))")
+    if source.n_rows < 2:
+        raise InputError(f"the table has {source.n_rows} row(s) (n_samples = {source.n_rows}): at least 2 are needed")
+
+
+def _all_text(names: list[Name]) -> bool:
+    return all(isinstance(name, str) for name in names)
+
+
+def _refuse_extra(extra: list[Name]) -> None:
+    if extra:
+        raise InputError(
+            f"{NAMES_DIFFER}Feature names unseen at fit time: {', '.join(map(repr, extra[:5]))}. Leave them out"
+        )
+
+
+def _check_level(level: float) -> None:
+    if not 0 < level < 1:
+        raise InputError(f"level is {level!r}: give a share between 0 and 1, such as 0.9")
+
+
+def _fingerprint(table: Table) -> int:
+    """The same for the same rows in any order."""
+    return int(table.row_keys().sum(dtype=np.uint64) ^ mix_bits(np.uint64(table.n_rows)))
+
+
+def _notices(schema: Schema) -> list[str]:
+    constant = [column for column in schema.columns if column.constant]
+    return [
+        f"column {column.name!r} has one value only: its gaps are filled with it, and it can tell nothing about others"
+        for column in constant
+    ]
+
+
+def _with_known(
+    encoded: Encoded, asked: AskedCells, codes: NDArray, best: NDArray, discrete: NDArray[np.bool_]
+) -> tuple[NDArray, NDArray]:
+    """Asked cells that were observed keep their own value, with probability 1."""
+    table, width = encoded.table, encoded.table.n_columns
+    known = table.row_of_cell * width + table.columns
+    at = np.searchsorted(known, asked.row * width + asked.column).clip(max=max(0, len(known) - 1))
+    found = known[at] == asked.row * width + asked.column if len(known) else np.zeros(len(asked), bool)
+    codes = np.where(found, table.values[at] if len(known) else 0, codes)
+    return codes, np.where(found & discrete, 1.0, best)
+
+
+def _positions(ids: Any, known: NDArray, name: str) -> NDArray[np.int64]:
+    """Position of each id among the known ones."""
+    index = {value: i for i, value in enumerate(known.tolist())}
+    try:
+        return np.array([index[value] for value in np.asarray(ids).tolist()], np.int64)
+    except KeyError as error:
+        raise InputError(
+            f"{name} {error.args[0]!r} is not known: ask only for rows and columns that are there"
+        ) from None

@@ -1,0 +1,104 @@
+"""How well hidden cells are predicted: one row of scores for each column, and one for all of them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+from sklearn.metrics import auc, average_precision_score, precision_recall_curve, roc_auc_score
+
+from visl.data.codec import decode
+from visl.inference import AskedCells, Imputer
+from visl.schema import BINARY, CATEGORICAL, CONTINUOUS, Schema
+from visl.table import Table
+
+OVERALL = "(all)"
+MEASURES = (
+    "rmse",  # continuous, on the user's scale
+    "rmse_scaled",  # continuous, on values scaled to [0, 1] by the training data
+    "accuracy",  # discrete
+    "auroc",  # binary
+    "aupr",  # binary: trapezoid under the precision-recall curve, as the paper has it
+    "average_precision",  # binary
+    "log_likelihood",  # mean over cells, nats; continuous: density of the scaled value
+    "coverage",  # share of cells inside their interval; not for categorical cells
+)
+
+
+def score_hidden(
+    imputer: Imputer, table: Table, hidden: NDArray[np.bool_], *, level: float, round_integers: bool
+) -> pd.DataFrame:
+    """Predict the hidden cells of the table from the others.  hidden: (cells,)"""
+    cells = _predicted_cells(imputer, table, hidden, level, round_integers)
+    schema = imputer.model.schema
+    rows = [_scores(part, column.name, column.kind) for column, part in _by_column(cells, schema)]
+    rows.append(_scores(cells, OVERALL, "mixed" if cells["kind"].nunique() != 1 else str(cells["kind"].iloc[0])))
+    return pd.DataFrame(rows, columns=["column", "kind", "cells", *MEASURES])
+
+
+def _by_column(cells: pd.DataFrame, schema: Schema) -> list[tuple[Any, pd.DataFrame]]:
+    return [(schema.columns[int(j)], part) for j, part in cells.groupby("index", sort=True)]
+
+
+def _predicted_cells(
+    imputer: Imputer, table: Table, hidden: NDArray[np.bool_], level: float, round_integers: bool
+) -> pd.DataFrame:
+    """One row for each hidden cell: its truth and what is predicted, on the model's scale."""
+    schema, shown = imputer.model.schema, table.keep_cells(~hidden)
+    asked = AskedCells(table.row_of_cell[hidden], table.columns[hidden].astype(np.int64))
+    truth, point = table.values[hidden], imputer.point(shown, asked).astype(np.float64)
+    for j, column in enumerate(schema.columns):
+        if column.kind == CONTINUOUS:  # score what a user gets: whole numbers where the column holds whole numbers
+            at = asked.column == j
+            given = decode(column, point[at], round_integers=round_integers)
+            point[at] = (given - column.low) / column.span
+    probabilities = imputer.probabilities(shown, asked)
+    kinds = np.array([column.kind for column in schema.columns])[asked.column]
+    return pd.DataFrame(
+        {
+            "index": asked.column,
+            "kind": kinds,
+            "truth": truth,
+            "point": point,
+            "span": np.array([column.span for column in schema.columns])[asked.column],
+            "positive": probabilities[:, 1] if probabilities.shape[1] > 1 else 0.0,
+            "log_prob": imputer.log_prob(shown, asked, truth),
+            "low": imputer.quantile(shown, asked, (1 - level) / 2),
+            "high": imputer.quantile(shown, asked, (1 + level) / 2),
+        }
+    )
+
+
+def _scores(cells: pd.DataFrame, name: Any, kind: str) -> dict[str, Any]:
+    number, discrete = cells[cells["kind"] == CONTINUOUS], cells[cells["kind"] != CONTINUOUS]
+    binary, ordered = cells[cells["kind"] == BINARY], cells[cells["kind"] != CATEGORICAL]
+    error = number["point"] - number["truth"]
+    return {
+        "column": name,
+        "kind": kind,
+        "cells": len(cells),
+        "rmse": _mean((error * number["span"]) ** 2) ** 0.5,
+        "rmse_scaled": _mean(error**2) ** 0.5,
+        "accuracy": _mean(discrete["point"] == discrete["truth"]),
+        **_ranking(binary),
+        "log_likelihood": _mean(cells["log_prob"]),
+        "coverage": _mean((ordered["truth"] >= ordered["low"]) & (ordered["truth"] <= ordered["high"])),
+    }
+
+
+def _ranking(binary: pd.DataFrame) -> dict[str, float]:
+    truth, score = binary["truth"].to_numpy(), binary["positive"].to_numpy()
+    if len(np.unique(truth)) < 2:
+        return dict.fromkeys(("auroc", "aupr", "average_precision"), np.nan)
+    precision, recall, _ = precision_recall_curve(truth, score)
+    return {
+        "auroc": float(roc_auc_score(truth, score)),
+        "aupr": float(auc(recall, precision)),
+        "average_precision": float(average_precision_score(truth, score)),
+    }
+
+
+def _mean(values: pd.Series) -> float:
+    return float(np.mean(values)) if len(values) else np.nan

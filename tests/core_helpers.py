@@ -1,0 +1,83 @@
+"""Small builders shared by the tests of the numerical core."""
+
+import numpy as np
+import torch
+from hypothesis import strategies as st
+
+from visl.config import Config
+from visl.model import VislModel
+from visl.nets.layout import Cells
+from visl.schema import BINARY, CATEGORICAL, CONTINUOUS, ORDINAL, Column, Schema
+from visl.table import Table
+from visl.training import DeviceTable
+
+LEVELS = {CONTINUOUS: 0, BINARY: 2, CATEGORICAL: 3, ORDINAL: 3}
+
+
+def generator(seed=0):
+    return torch.Generator().manual_seed(seed)
+
+
+def _column(name, spec, group):
+    """spec: a kind, or a kind and its number of levels"""
+    kind, n_levels = spec if isinstance(spec, tuple) else (spec, LEVELS[spec])
+    return Column(name, kind, group, levels=tuple(range(n_levels)))
+
+
+def variable_wise(*specs):
+    columns = tuple(_column(f"c{i}", spec, f"c{i}") for i, spec in enumerate(specs))
+    return Schema(columns, tuple(column.name for column in columns), grouped=False)
+
+
+def group_wise(*groups):
+    """One list of column specs for each group."""
+    columns = [_column(f"g{m}c{i}", spec, f"g{m}") for m, specs in enumerate(groups) for i, spec in enumerate(specs)]
+    return Schema(tuple(columns), tuple(f"g{m}" for m in range(len(groups))), grouped=True)
+
+
+def random_values(schema, n_rows, seed=0):
+    """(N, D): scaled values or indices of levels."""
+    rng = np.random.default_rng(seed)
+    draw = [rng.integers(0, c.n_levels, n_rows) if c.n_levels else rng.random(n_rows) for c in schema.columns]
+    return np.stack([np.asarray(values, float) for values in draw], axis=1)
+
+
+def random_observed(shape, rate=0.6, seed=0):
+    return np.random.default_rng(seed).random(shape) < rate
+
+
+def random_table(schema, n_rows, rate=0.6, seed=0):
+    values = random_values(schema, n_rows, seed)
+    return Table.from_dense(values, random_observed(values.shape, rate, seed + 1))
+
+
+def cells_of(table, rows=None, dtype=torch.float32):
+    rows = torch.arange(table.n_rows) if rows is None else torch.as_tensor(rows)
+    cells = DeviceTable(table, torch.device("cpu")).batch(rows)
+    return Cells(cells.row, cells.column, cells.value.to(dtype), cells.n_rows)
+
+
+def dense_cells(values, dtype=torch.float64):
+    """Cells of a list of rows, with None for a gap."""
+    array = np.array(values, float)
+    return cells_of(Table.from_dense(array, ~np.isnan(array)), dtype=dtype)
+
+
+def build_model(schema, seed=0, prior=None, **settings):
+    config = Config(**{"latent_dim": 4, "epochs": 2, "batch_size": 4, **settings})
+    M = len(schema.groups)
+    prior = torch.full((M, M), config.edge_prior) if prior is None else torch.as_tensor(prior, dtype=torch.float32)
+    return VislModel(schema, config, prior, generator(seed))
+
+
+def all_parameters(model):
+    return {name: parameter.detach().clone() for name, parameter in model.named_parameters()}
+
+
+@st.composite
+def dags(draw, min_nodes=1, max_nodes=6):
+    """(M, M) bool [from, to], acyclic, its nodes in any order."""
+    M = draw(st.integers(min_nodes, max_nodes))
+    bits = draw(st.lists(st.booleans(), min_size=M * M, max_size=M * M))
+    order = np.array(draw(st.permutations(range(M))))
+    return np.triu(np.reshape(bits, (M, M)), 1)[np.ix_(order, order)]

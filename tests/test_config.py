@@ -1,0 +1,140 @@
+import dataclasses
+
+import pytest
+
+from visl.config import PRESETS, Config, build_config, default_edge_probability
+from visl.errors import InputError
+
+# The paper's numbers, shared by all of its settings.
+COMMON = {
+    "edge_prior": 0.05,
+    "edge_temperature": 0.5,
+    "continuous_variance": 0.02,
+    "kl_latent_weight": 0.001,
+    "kl_edges_weight": 50.0,
+    "acyclicity_weight": 50.0,
+    "acyclicity_start_epoch": 5,
+    "acyclicity_ramp": 0.1,
+    "acyclicity_on": "probabilities",
+    "max_drop_rate": 0.99,
+}
+PAPER = {
+    "paper-synthetic": {
+        "latent_dim": 256,
+        "message_steps": 3,
+        "initial_edge_probability": 0.5,
+        "epochs": 300,
+        "batch_size": 100,
+        "learning_rate": 1e-3,
+        "n_draws": 100,
+    },
+    "paper-neuropathic": {
+        "latent_dim": 32,
+        "message_steps": 3,
+        "initial_edge_probability": 0.2,
+        "epochs": 1000,
+        "batch_size": 25,
+        "learning_rate": 1e-3,
+        "n_draws": 10,
+    },
+    "paper-eedi": {
+        "latent_dim": 15,
+        "message_steps": 8,
+        "initial_edge_probability": 0.2,
+        "epochs": 1000,
+        "batch_size": 25,
+        "learning_rate": 1e-4,
+        "n_draws": 10,
+    },
+}
+
+
+@pytest.mark.parametrize("preset", PAPER)
+def test_presets_carry_the_papers_numbers(preset):
+    found = dataclasses.asdict(PRESETS[preset])
+    expected = COMMON | PAPER[preset]
+    assert {name: found[name] for name in expected} == expected
+
+
+def test_every_preset_is_checked_here():
+    assert set(PRESETS) == {"default", *PAPER}
+    assert PRESETS["default"] == Config()
+
+
+def test_build_config_puts_settings_over_the_preset():
+    config = build_config("paper-eedi", epochs=7, learning_rate=None)
+    assert (config.epochs, config.learning_rate, config.latent_dim) == (7, 1e-4, 15)
+    assert build_config() == Config()
+
+
+def test_unknown_preset_names_the_known_ones():
+    with pytest.raises(InputError, match="'paper-eedy'.*'paper-eedi'"):
+        build_config("paper-eedy")
+
+
+def test_unknown_setting_is_named():
+    with pytest.raises(InputError, match="'epoch'.*epochs"):
+        build_config(epoch=3)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        *[(name, value) for name in ("latent_dim", "message_steps", "epochs") for value in (0, -1, 2.0, True, "3")],
+        ("batch_size", 0),
+        ("n_draws", 0),
+        *[(name, value) for name in ("edge_temperature", "continuous_variance") for value in (0.0, -1.0)],
+        *[("learning_rate", value) for value in (0.0, float("nan"), "fast", None)],
+        ("kl_latent_weight", -0.1),
+        ("kl_edges_weight", -0.1),
+        ("acyclicity_weight", -0.1),
+        ("acyclicity_start_epoch", -1),
+        ("acyclicity_ramp", 1.1),
+        ("max_drop_rate", 1.1),
+        ("max_drop_rate", -0.1),
+        ("edge_prior", 1.1),
+        ("edge_prior", -0.1),
+        ("initial_edge_probability", 0.0),
+        ("initial_edge_probability", 1.0),
+        ("acyclicity_on", "graph"),
+    ],
+)
+def test_invalid_values_are_named(name, value):
+    with pytest.raises(InputError, match=f"^{name} is {value!r}"):
+        Config(**{name: value})
+
+
+def test_values_on_the_border_are_allowed():
+    Config(edge_prior=0.0, max_drop_rate=1.0, acyclicity_ramp=0.0, kl_latent_weight=0.0, epochs=1)
+    Config(edge_prior=1.0, max_drop_rate=0.0, acyclicity_ramp=1.0, acyclicity_weight=0.0, latent_dim=1)
+
+
+@pytest.mark.parametrize(("epochs", "stages"), [(1, (1, 0)), (2, (1, 1)), (3, (2, 1)), (300, (150, 150))])
+def test_stage_epochs(epochs, stages):
+    assert Config(epochs=epochs).stage_epochs == stages
+
+
+def test_acyclicity_weight_by_hand():
+    # 300 epochs: off in epochs 0 to 4, then 1/30, 2/30, ... of 50 over 10 % of the epochs, and 50 from epoch 34 on.
+    config = Config()
+    assert [config.acyclicity_weight_at(epoch) for epoch in range(5)] == [0.0] * 5
+    assert config.acyclicity_weight_at(5) == pytest.approx(50 / 30)
+    assert config.acyclicity_weight_at(19) == pytest.approx(25.0)
+    assert config.acyclicity_weight_at(33) < 50.0
+    assert config.acyclicity_weight_at(34) == config.acyclicity_weight_at(299) == 50.0
+
+
+def test_acyclicity_weight_without_ramp_or_delay():
+    config = Config(epochs=4, acyclicity_start_epoch=0, acyclicity_ramp=0.0, acyclicity_weight=3.0)
+    assert [config.acyclicity_weight_at(epoch) for epoch in range(4)] == [3.0] * 4
+
+
+@pytest.mark.parametrize(("n_groups", "expected"), [(1, 0.5), (9, 0.5), (36, 0.5), (100, 0.3), (900, 0.1)])
+def test_default_edge_probability_by_hand(n_groups, expected):
+    assert default_edge_probability(n_groups) == pytest.approx(expected)
+
+
+def test_default_edge_probability_gives_the_papers_value_and_stays_in_range():
+    assert default_edge_probability(222) == pytest.approx(0.2, abs=0.005)
+    for M in (1, 5, 36, 37, 222, 1000, 100_000):
+        assert default_edge_probability(M) ** 2 * M <= 9 + 1e-9

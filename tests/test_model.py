@@ -1,0 +1,237 @@
+import math
+
+import numpy as np
+import pytest
+import torch
+from core_helpers import (
+    build_model,
+    cells_of,
+    dags,
+    dense_cells,
+    generator,
+    group_wise,
+    random_observed,
+    random_table,
+    random_values,
+    variable_wise,
+)
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch.distributions import Normal, kl_divergence
+
+from visl.config import Config
+from visl.graph.acyclicity import dag_penalty
+from visl.model import ElboTerms, gaussian_kl
+from visl.nets.layout import Cells
+from visl.schema import BINARY, CATEGORICAL, CONTINUOUS, KINDS, ORDINAL
+from visl.table import Table
+
+MIXED = group_wise([CONTINUOUS, BINARY], [CATEGORICAL, ORDINAL], [CONTINUOUS])
+
+
+def fix_noise(monkeypatch, noise):
+    """Let the noise of Z be the given one instead of the generator's."""
+    monkeypatch.setattr(torch, "randn", lambda shape, **_: noise.expand(shape))
+
+
+def constant_model(schema, biases):
+    """A model whose read-out is its biases, whatever it is shown."""
+    model = build_model(schema).double()
+    with torch.no_grad():
+        model.readout.unit_weight.zero_()
+        model.readout.unit_bias.copy_(torch.tensor(biases))
+    return model
+
+
+def test_gaussian_kl_by_hand():
+    # .5 (1 + 4 - 1 - ln 4), and 0 for the prior itself.
+    found = gaussian_kl(torch.tensor([1.0, 0.0]), torch.tensor([math.log(4), 0.0]))
+    assert found.item() == pytest.approx(1.3068528, rel=1e-6)
+
+
+def test_gaussian_kl_equals_torch_distributions():
+    mean, log_variance = torch.randn(2, 5, 3, 4, generator=generator(1), dtype=torch.float64)
+    expected = kl_divergence(Normal(mean, (0.5 * log_variance).exp()), Normal(0.0, 1.0)).sum()
+    torch.testing.assert_close(gaussian_kl(mean, log_variance), expected)
+
+
+def test_loss_by_hand():
+    terms = ElboTerms(*map(torch.tensor, (100.0, 2000.0, 30.0, 0.4)), n_rows=10)
+    config = Config(kl_latent_weight=0.001, kl_edges_weight=50.0)
+    loss = terms.loss(config, n_rows_total=40, n_groups=5, acyclicity_weight=20.0)
+    # 100 + .001 * 2000 + 10/40 (50/5 * 30 + 20 * .4)
+    assert loss.item() == pytest.approx(102 + 0.25 * 308)
+
+
+def test_nll_by_hand():
+    biases = [0.1, math.log(3), 0.0, math.log(2), math.log(5), math.log(2)]
+    model = constant_model(group_wise([CONTINUOUS, BINARY], [CATEGORICAL, ORDINAL]), biases)
+    cells = dense_cells([[0.3, 1, 2, 1], [None, 0, None, 2], [None] * 4])
+    terms = model.elbo_terms(cells, None, generator(), backward=True)
+    # Gaussian .2 off at variance .02; odds 3 : 1; shares 1 : 2 : 5; thresholds -ln 2, ln 2 at u = ln 2: .2, .3, .5.
+    gaussian = -0.5 * (0.04 / 0.02 + math.log(0.02) + math.log(2 * math.pi))
+    expected = -(gaussian + math.log(0.75 * 5 / 8 * 0.3) + math.log(0.25 * 0.5))
+    assert terms.nll.item() == pytest.approx(expected, rel=1e-6)
+    assert terms.n_rows == 3
+
+
+def test_hidden_cells_are_scored_too():
+    model = constant_model(variable_wise(BINARY, BINARY), [math.log(3)])
+    cells = dense_cells([[1, 1], [1, None]])
+    for shown in (torch.ones(3), torch.tensor([1.0, 0.0, 0.0]), torch.zeros(3)):
+        nll = model.elbo_terms(cells, shown, generator(), backward=False).nll
+        assert nll.item() == pytest.approx(-3 * math.log(0.75))
+
+
+@pytest.mark.parametrize("backward", [False, True])
+@pytest.mark.parametrize("filler", [np.nan, 7.0, -1e30])
+def test_what_stands_in_the_gaps_does_not_matter(filler, backward):
+    values = random_values(MIXED, 6)
+    observed = random_observed(values.shape)
+    model = build_model(MIXED)
+    expected = model.elbo_terms(cells_of(Table.from_dense(values, observed)), None, generator(2), backward=backward)
+    other = Table.from_dense(np.where(observed, values, filler), observed)
+    terms = model.elbo_terms(cells_of(other), None, generator(2), backward=backward)
+    assert terms.nll.isfinite()
+    assert torch.equal(terms.nll, expected.nll)
+    assert torch.equal(terms.kl_latent, expected.kl_latent)
+
+
+def test_rows_without_observed_cells_add_exactly_nothing(monkeypatch):
+    model = build_model(MIXED)
+    nothing = torch.zeros(0, dtype=torch.long)
+    empty = model.elbo_terms(Cells(nothing, nothing, torch.zeros(0), 3), None, generator(), backward=False)
+    assert empty.nll.item() == 0.0
+    noise = torch.randn(3, 4, generator=generator(3))
+    fix_noise(monkeypatch, noise)
+    table = random_table(MIXED, 4, rate=0.7)
+    with_gaps = Table(np.insert(table.starts, 2, table.starts[2]), table.columns, table.values, table.n_columns)
+    assert with_gaps.n_rows == 5
+    found, expected = (
+        model.elbo_terms(cells_of(t), None, generator(4), backward=False).nll for t in (with_gaps, table)
+    )
+    assert torch.equal(found, expected)
+
+
+@settings(max_examples=25)
+@given(dags(min_nodes=2, max_nodes=5), st.integers(1, 3), st.booleans(), st.integers(0, 100))
+def test_a_reconstruction_depends_on_its_own_group_and_its_ancestors_only(edges, n_steps, grouped, seed):
+    M = len(edges)
+    schema = group_wise(*[[CONTINUOUS, BINARY]] * M) if grouped else variable_wise(*[CONTINUOUS] * M)
+    model = build_model(schema, seed=seed, prior=edges, latent_dim=12, message_steps=n_steps, epochs=1)
+    graph = model.edges.sample(generator(seed))
+    assert torch.equal(graph, torch.tensor(edges, dtype=torch.float32))  # a prior of 0 and 1 is hard
+    values, D = random_values(schema, 8, seed), len(schema.columns)
+    asked = torch.arange(8).repeat_interleave(D), torch.arange(D).repeat(8)
+    noise = torch.randn(1, 1, M, 12, generator=generator(seed + 1))
+    group = torch.tensor(schema.group_of)[asked[1]]
+
+    def reconstruct(values):
+        cells = cells_of(Table.from_dense(values, np.ones(values.shape, bool)))
+        units = torch.zeros(len(asked[0]))
+        for output in model.draw(cells, asked, noise, graph[None]):
+            units[output.cells] = output.units[0, :, 0]
+        return units
+
+    within = np.eye(M, dtype=bool)
+    for _ in range(n_steps):
+        within = within | (within @ edges)
+    before = reconstruct(values)
+    for k in range(M):
+        moved = values.copy()
+        own = np.array(schema.group_of) == k
+        moved[:, own] = 1 - moved[:, own]
+        after = reconstruct(moved)
+        for i in range(M):
+            changed = not torch.equal(after[group == i], before[group == i])
+            assert changed == bool(within[k, i] and edges[:, i].any()), (k, i)
+
+
+@pytest.mark.parametrize("backward", [False, True])
+@pytest.mark.parametrize("acyclicity_on", ["probabilities", "sample"])
+def test_half_batches_add_up_to_the_whole(monkeypatch, backward, acyclicity_on):
+    model = build_model(MIXED, acyclicity_on=acyclicity_on).double()
+    table = random_table(MIXED, 7)
+    noise = torch.randn(7, 3, 4, generator=generator(5), dtype=torch.float64)
+    shown = (torch.rand(table.n_cells, generator=generator(6)) < 0.5).double()
+
+    def loss_and_gradients(first, end):
+        fix_noise(monkeypatch, noise[first:end])
+        cells = cells_of(table, range(first, end), torch.float64)
+        part = shown[table.starts[first] : table.starts[end]]
+        terms = model.elbo_terms(cells, part, generator(7), backward=backward)  # one graph for all
+        loss = terms.loss(model.config, n_rows_total=7, n_groups=3, acyclicity_weight=5.0)
+        used = [p for name, p in model.named_parameters() if backward or "backward" not in name]
+        return loss, *torch.autograd.grad(loss, used)
+
+    whole = loss_and_gradients(0, 7)
+    halves = zip(loss_and_gradients(0, 4), loss_and_gradients(4, 7), strict=True)
+    for expected, (a, b) in zip(whole, halves, strict=True):
+        assert expected.abs().sum() > 0
+        torch.testing.assert_close(a + b, expected)
+
+
+def test_graph_terms_by_hand():
+    # Two open edges at .5 under a prior of .05; the penalty of a two-cycle of weights .5.
+    model = build_model(variable_wise(CONTINUOUS, CONTINUOUS), initial_edge_probability=0.5)
+    terms = model.elbo_terms(dense_cells([[0.1, 0.2]], torch.float32), None, generator(), backward=False)
+    assert terms.kl_edges.item() == pytest.approx(1.6607312, rel=1e-6)
+    assert terms.acyclicity.item() == pytest.approx(2 * math.cosh(0.25) - 2, rel=1e-4)
+
+
+def test_the_acyclicity_of_a_sample_is_that_of_the_graph_in_use(monkeypatch):
+    model = build_model(variable_wise(CONTINUOUS, CONTINUOUS), acyclicity_on="sample")
+    graph = torch.tensor([[0.0, 0.9], [0.7, 0.0]])
+    monkeypatch.setattr(model.edges, "sample", lambda rng: graph)
+    terms = model.elbo_terms(dense_cells([[0.1, 0.2]], torch.float32), None, generator(), backward=False)
+    assert torch.equal(terms.acyclicity, dag_penalty(graph))
+
+
+def test_kl_latent_is_that_of_the_encoding():
+    model, cells = build_model(MIXED), cells_of(random_table(MIXED, 5))
+    shown = (torch.rand(len(cells.row), generator=generator(8)) < 0.5).float()
+    terms = model.elbo_terms(cells, shown, generator(), backward=False)
+    torch.testing.assert_close(terms.kl_latent, gaussian_kl(*model.encoder(cells, shown)))
+
+
+def test_draws_are_the_decoded_encodings():
+    model, cells = build_model(MIXED), cells_of(random_table(MIXED, 3))
+    noise = torch.randn(2, 3, 3, 4, generator=generator(9))
+    edges = torch.rand(2, 3, 3, generator=generator(10))
+    asked = torch.tensor([0, 1, 2, 2]), torch.tensor([0, 4, 0, 4])
+    (output,) = model.draw(cells, asked, noise, edges)
+    mean, log_variance = model.encoder(cells)
+    for s in range(2):
+        z = model.messages(mean + noise[s] * (log_variance / 2).exp(), edges[s], backward=True)
+        (expected,) = model.readout(z, *asked)
+        torch.testing.assert_close(output.units[s], expected.units)
+
+
+@pytest.mark.parametrize(("epochs", "uses"), [(1, False), (2, True)])
+def test_backward_messages_are_used_only_if_stage_2_took_place(epochs, uses):
+    model, cells = build_model(MIXED, epochs=epochs), cells_of(random_table(MIXED, 3))
+    asked, edges = (torch.arange(3), torch.zeros(3, dtype=torch.long)), torch.rand(1, 3, 3, generator=generator(11))
+    noise = torch.zeros(1, 1, 3, 4)
+    before = [output.units for output in model.draw(cells, asked, noise, edges)]
+    torch.nn.init.constant_(model.messages.backward_messages.output_bias, 3.0)
+    after = [output.units for output in model.draw(cells, asked, noise, edges)]
+    assert model.uses_backward == uses
+    assert torch.equal(before[0], after[0]) != uses
+
+
+@pytest.mark.parametrize(("n_groups", "expected"), [(4, 0.5), (100, 0.3)])
+def test_edges_start_where_the_number_of_groups_allows(n_groups, expected):
+    probabilities = build_model(variable_wise(*[BINARY] * n_groups)).edges.probabilities()
+    assert probabilities[0, 1].item() == pytest.approx(expected)
+    given_one = build_model(variable_wise(*[BINARY] * n_groups), initial_edge_probability=0.1)
+    assert given_one.edges.probabilities()[0, 1].item() == pytest.approx(0.1)
+
+
+def test_weights_come_from_the_generator_alone():
+    schema = group_wise(list(KINDS), [BINARY])
+    state = torch.get_rng_state()
+    a, b, c = (build_model(schema, seed).state_dict() for seed in (1, 1, 2))
+    assert torch.equal(torch.get_rng_state(), state)
+    assert all(torch.equal(a[name], b[name]) for name in a)
+    assert any(not torch.equal(a[name], c[name]) for name in a)
+    torch.testing.assert_close(a["noise_variance"], torch.full((5,), 0.02))
