@@ -3,6 +3,10 @@ import math
 import numpy as np
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch.distributions import Normal, kl_divergence
+
 from core_helpers import (
     build_model,
     cells_of,
@@ -15,10 +19,6 @@ from core_helpers import (
     random_values,
     variable_wise,
 )
-from hypothesis import given, settings
-from hypothesis import strategies as st
-from torch.distributions import Normal, kl_divergence
-
 from visl.config import Config
 from visl.graph.acyclicity import dag_penalty
 from visl.model import ElboTerms, gaussian_kl

@@ -1,7 +1,6 @@
 import json
 
 from core_helpers import group_wise
-
 from visl.schema import BINARY, CATEGORICAL, CONTINUOUS, KINDS, ORDINAL, Column, Schema
 
 MIXED = Schema(

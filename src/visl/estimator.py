@@ -25,7 +25,7 @@ from visl.data.codec import Encoded, decode_cells, encode, infer_schema
 from visl.data.frames import fill, probability_frame
 from visl.data.groups import resolve_groups
 from visl.data.knowledge import resolve_prior
-from visl.data.long import LongLog
+from visl.data.long import LongLog, find_ids
 from visl.data.masks import hide as hide_cells
 from visl.data.source import Name, Source, read_source
 from visl.errors import InputError
@@ -140,7 +140,8 @@ class VISL(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         config = self._config()
         source = self._read(X, reset=True)
         group_of = resolve_groups(self.groups, source.names)
-        schema = infer_schema(source, self.kinds, group_of, named=hasattr(self, "feature_names_in_"))
+        named = isinstance(X, LongLog) or hasattr(self, "feature_names_in_")
+        schema = infer_schema(source, self.kinds, group_of, named=named)
         prior = resolve_prior(
             schema.groups, self.edge_prior, self.forbidden_edges, self.required_edges, default=config.edge_prior
         )
@@ -363,10 +364,12 @@ class VISL(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
             _check_shape(source)
             self._set_features(source.names, named=not isinstance(X, LongLog) and _all_text(source.names))
             return source
-        if isinstance(X, LongLog):
-            _refuse_extra([name for name in source.names if name not in self.schema_.position])
-            return source
-        return self._aligned(source)
+        if not isinstance(X, LongLog):
+            return self._aligned(source)
+        # A log names only the columns that somebody answered.
+        position = find_ids(np.array(self.columns_, object), X.column_ids)
+        _refuse_extra([name for name, at in zip(source.names, position, strict=True) if at < 0])
+        return _renamed(source, [self.columns_[at] for at in position])
 
     def _checked(self, X: Any, *, reset: bool) -> Any:
         if isinstance(X, LongLog):
@@ -394,8 +397,9 @@ class VISL(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         if _all_text(source.names) and fitted:
             missing = [name for name in self.columns_ if name not in source.names]
             if missing:
+                names = ", ".join(map(repr, missing[:5]))
                 raise InputError(
-                    f"{NAMES_DIFFER}Feature names seen at fit time, yet now missing: {', '.join(map(repr, missing[:5]))}. "
+                    f"{NAMES_DIFFER}Feature names seen at fit time, yet now missing: {names}. "
                     "Add them, with gaps if they are not known"
                 )
             _refuse_extra([name for name in source.names if name not in self.schema_.position])
@@ -404,10 +408,7 @@ class VISL(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
             raise InputError(
                 f"X has {len(source.names)} features, but VISL is expecting {self.n_features_in_} features as input"
             )
-        if source.names == self.columns_:
-            return source
-        columns = tuple(replace(c, name=name) for c, name in zip(source.columns, self.columns_, strict=True))
-        return Source(source.n_rows, columns)
+        return _renamed(source, self.columns_)
 
     def _read_gaps(self, X: Any) -> tuple[Any, Encoded, AskedCells]:
         check_is_fitted(self, "graph_")
@@ -466,6 +467,11 @@ def _all_text(names: list[Name]) -> bool:
     return all(isinstance(name, str) for name in names)
 
 
+def _renamed(source: Source, names: list[Name]) -> Source:
+    columns = tuple(replace(column, name=name) for column, name in zip(source.columns, names, strict=True))
+    return Source(source.n_rows, columns)
+
+
 def _refuse_extra(extra: list[Name]) -> None:
     if extra:
         raise InputError(
@@ -505,10 +511,9 @@ def _with_known(
 
 def _positions(ids: Any, known: NDArray, name: str) -> NDArray[np.int64]:
     """Position of each id among the known ones."""
-    index = {value: i for i, value in enumerate(known.tolist())}
-    try:
-        return np.array([index[value] for value in np.asarray(ids).tolist()], np.int64)
-    except KeyError as error:
-        raise InputError(
-            f"{name} {error.args[0]!r} is not known: ask only for rows and columns that are there"
-        ) from None
+    asked = np.asarray(ids)
+    position = find_ids(known, asked)
+    if (position < 0).any():
+        unknown = asked[position < 0].tolist()[0]
+        raise InputError(f"{name} {unknown!r} is not known: ask only for rows and columns that are there")
+    return position

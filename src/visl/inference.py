@@ -6,6 +6,7 @@ around it nor on their order. Values are on the model's scale (see `Table`).
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
@@ -44,12 +45,15 @@ class Imputer:
 
     def __init__(self, model: VislModel, *, n_draws: int, seed: int) -> None:
         M, d = model.n_groups, model.config.latent_dim
-        self.model, self.n_draws = model, n_draws
-        self.device = model.noise_variance.device
+        self.device, self.n_draws = model.noise_variance.device, n_draws
+        # In float64 on the CPU: matrix products round differently with a row's place in the batch, and in float32 that
+        # would show, and could flip a level. GPUs keep float32.
+        self.dtype = torch.float64 if self.device.type == "cpu" else torch.float32
+        self.model = copy.deepcopy(model).to(self.dtype)
         # On the CPU whatever the device, so that a model gives the same draws when it is loaded elsewhere.
         rng = torch.Generator().manual_seed(seed)
-        self.noise = torch.randn((n_draws, 1, M, d), generator=rng).to(self.device)
-        uniform = torch.rand((n_draws, M, M), generator=rng).to(self.device)
+        self.noise = torch.randn((n_draws, 1, M, d), generator=rng).to(self.device, self.dtype)
+        uniform = torch.rand((n_draws, M, M), generator=rng).to(self.device, self.dtype)
         with torch.no_grad():
             self.edges = model.edges.soften(uniform)
 
@@ -79,7 +83,7 @@ class Imputer:
         truth = torch.from_numpy(values)
 
         def at_truth(output: KindOutput, chunk: slice) -> Tensor:
-            value = truth[chunk].to(self.device)[output.cells]
+            value = truth[chunk].to(self.device, self.dtype)[output.cells]
             if output.likelihood.discrete:
                 logs = output.likelihood.log_prob(output.units, output.column, value)
             else:
@@ -93,7 +97,7 @@ class Imputer:
 
         def at_share(output: KindOutput, chunk: slice) -> Tensor:
             if output.kind == CATEGORICAL:
-                return torch.full(output.units.shape[1:2], torch.nan, device=self.device)
+                return torch.full_like(output.units[0, :, 0], torch.nan)
             if output.likelihood.discrete:
                 below = _level_shares(output).mean(0).cumsum(-1)
                 return (below < share - 1e-6).sum(-1).clamp(max=below.shape[-1] - 1).float()
@@ -120,7 +124,7 @@ class Imputer:
                 below = _level_shares(output).double().cumsum(-1)
                 return (below[..., :-1] < u[..., None]).sum(-1).float().T
             deviation = self.model.noise_variance[output.column].sqrt()
-            return (output.units[..., 0] + deviation * torch.special.ndtri(u).float()).T
+            return (output.units[..., 0] + deviation * torch.special.ndtri(u).to(self.dtype)).T
 
         return self._collect(table, asked, drawn, width=(self.n_draws,), draw_order=torch.from_numpy(order)).T
 
@@ -171,7 +175,7 @@ class Imputer:
 
     def _cells(self, table: Table) -> Cells:
         row, column, value = map(self._tensor, (table.row_of_cell, table.columns.astype(np.int64), table.values))
-        return Cells(row, column, value, table.n_rows)
+        return Cells(row, column, value.to(self.dtype), table.n_rows)
 
     def _tensor(self, array: NDArray) -> Tensor:
         return torch.from_numpy(array).to(self.device)

@@ -2,6 +2,7 @@ import resource
 import string
 import sys
 import tracemalloc
+from datetime import date
 
 import numpy as np
 import pandas as pd
@@ -11,6 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from visl.data.files import write_table
 from visl.data.long import find_ids, long_from_frame, read_cells, read_long
 from visl.errors import InputError
 
@@ -177,7 +179,7 @@ def test_bad_frames_are_named():
     with pytest.raises(InputError, match="column 'question': 0.5 is no id: use whole numbers or text"):
         long_from_frame(pd.DataFrame({"pupil": ["a"], "question": [0.5], "answer": [1]}), *NAMES)
     with pytest.raises(InputError, match="column 'answer' holds values of type date32"):
-        long_from_frame(pl.DataFrame({"pupil": ["a"], "question": ["x"], "answer": [pl.date(2020, 1, 1)]}), *NAMES)
+        long_from_frame(pl.DataFrame({"pupil": ["a"], "question": ["x"], "answer": [date(2020, 1, 1)]}), *NAMES)
     with pytest.raises(InputError, match="given as list"):
         long_from_frame([1], *NAMES)
 
@@ -195,8 +197,6 @@ def test_bad_frames_are_named():
     suffix=st.sampled_from(["csv", "csv.gz", "tsv", "parquet", "feather"]),
 )
 def test_every_cell_comes_back_once_in_order(tmp_path, table, suffix):
-    from visl.data.files import write_table
-
     rows, columns = zip(*table, strict=True)
     frame = pd.DataFrame({"pupil": rows, "question": columns, "answer": list(table.values())})
     write_table(frame, tmp_path / f"log.{suffix}", force=True)

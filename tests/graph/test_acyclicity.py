@@ -3,12 +3,13 @@ import math
 import numpy as np
 import pytest
 import torch
-from core_helpers import dags
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
+from core_helpers import dags
 from visl.graph.acyclicity import dag_penalty, find_cycle, project_to_dag
+from visl.graph.posterior import EdgePosterior
 
 squares = st.integers(1, 6).flatmap(
     lambda M: hnp.arrays(np.float64, (M, M), elements=st.sampled_from([0.0, 0.2, 0.5, 0.7, 0.9, 1.0]))
@@ -92,6 +93,15 @@ def test_required_edges_stay():
     np.fill_diagonal(probabilities, 0.0)
     probabilities[2, 1] = probabilities[1, 0] = 1.0
     chosen = project_to_dag(probabilities, 0.5)
+    assert np.argwhere(chosen).tolist() == [[1, 0], [2, 0], [2, 1]]
+
+
+def test_required_edges_stay_however_sure_training_is_of_others():
+    prior = torch.full((3, 3), 0.05)
+    prior[2, 1] = prior[1, 0] = 1.0
+    edges = EdgePosterior(prior, 0.5, 0.5)
+    torch.nn.init.constant_(edges.logits, 40.0)  # sigma(40) is 1 in float32
+    chosen = project_to_dag(edges.probabilities().detach().numpy(), 0.5)
     assert np.argwhere(chosen).tolist() == [[1, 0], [2, 0], [2, 1]]
 
 

@@ -1,7 +1,7 @@
 import pytest
 import torch
-from core_helpers import cells_of, dense_cells, generator, group_wise, random_table, variable_wise
 
+from core_helpers import cells_of, dense_cells, generator, group_wise, random_table, variable_wise
 from visl.nets.encoder import LOG_VARIANCE_RANGE, Encoder
 from visl.nets.layers import Mlp, NodeLinear
 from visl.nets.layout import Cells, group_indices, table_rows
@@ -77,7 +77,7 @@ def test_sparse_equals_dense(name):
 
 
 def test_by_hand():
-    # One group of a continuous and a binary column, all first-layer weights 1 and 10, no biases, an output that adds up.
+    # One group of a continuous and a binary column with first-layer weights 1 and 10, and no biases.
     encoder = Encoder(group_wise([CONTINUOUS, BINARY]), 1, generator()).double()
     with torch.no_grad():
         for parameter in encoder.parameters():

@@ -4,8 +4,8 @@ import threading
 
 import pytest
 import torch
-from core_helpers import generator
 
+from core_helpers import generator
 from visl.nets import kernels
 from visl.nets.kernels import cpu, plain
 
@@ -85,9 +85,7 @@ def test_gradcheck(kernel, shape):
 @pytest.mark.parametrize("shape", [*SHAPES, (7, 9, 33)])
 def test_fused_equals_plain(shape, dtype):
     arguments = inputs(shape, dtype)
-    for fused, expected in zip(
-        value_and_gradients(cpu, arguments), value_and_gradients(plain, arguments), strict=True
-    ):
+    for fused, expected in zip(value_and_gradients(cpu, arguments), value_and_gradients(plain, arguments), strict=True):
         assert fused.dtype == dtype
         torch.testing.assert_close(fused, expected)
 
@@ -99,9 +97,7 @@ def test_fused_equals_plain_on_any_number_of_threads(threads, shape):
     arguments = inputs(shape, seed=4)
     rows = arguments[0].shape[:-2].numel()
     assert cpu._n_slices((1, rows, 4, 3)) == min(threads, rows)
-    for fused, expected in zip(
-        value_and_gradients(cpu, arguments), value_and_gradients(plain, arguments), strict=True
-    ):
+    for fused, expected in zip(value_and_gradients(cpu, arguments), value_and_gradients(plain, arguments), strict=True):
         torch.testing.assert_close(fused, expected)
 
 
@@ -145,8 +141,7 @@ def test_fused_takes_inputs_that_are_not_contiguous():
 def test_fused_takes_a_gradient_that_is_not_contiguous(follow):
     arguments = inputs((2, 5, 3), seed=6)
     fused, expected = (
-        torch.autograd.grad(follow(kernel.pairwise_relu_sum(*arguments)).sum(), arguments)
-        for kernel in (cpu, plain)
+        torch.autograd.grad(follow(kernel.pairwise_relu_sum(*arguments)).sum(), arguments) for kernel in (cpu, plain)
     )
     for found, right in zip(fused, expected, strict=True):
         torch.testing.assert_close(found, right)

@@ -2,9 +2,9 @@ import math
 
 import pytest
 import torch
-from core_helpers import group_wise, variable_wise
 from torch.distributions import Normal
 
+from core_helpers import group_wise, variable_wise
 from visl.nets.likelihoods import Bernoulli, Categorical, CumulativeLogit, Gaussian, gaussian_log_density
 from visl.schema import BINARY, CATEGORICAL, CONTINUOUS, ORDINAL
 

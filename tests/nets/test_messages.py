@@ -1,10 +1,10 @@
 import numpy as np
 import pytest
 import torch
-from core_helpers import dags, generator
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from core_helpers import dags, generator
 from visl.nets.messages import EdgeMessages, MessagePassing
 
 SHAPES = [(1, 1, 1), (2, 2, 3), (3, 5, 4), (2, 3, 4, 5)]  # (..., B, M, d)

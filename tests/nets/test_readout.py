@@ -1,7 +1,7 @@
 import pytest
 import torch
-from core_helpers import generator, group_wise, variable_wise
 
+from core_helpers import generator, group_wise, variable_wise
 from visl.nets.readout import ReadOut
 from visl.schema import BINARY, CATEGORICAL, CONTINUOUS, ORDINAL
 

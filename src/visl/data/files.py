@@ -10,9 +10,10 @@ import re
 import zlib
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any, BinaryIO, TextIO
 
 import pandas as pd
 import pyarrow as pa
@@ -196,16 +197,20 @@ def _read_csv(path: PathLike) -> pd.DataFrame:
 
 
 def _write_csv(frame: pd.DataFrame, suffix: str, temporary: Path) -> None:
-    named_index = any(name is not None for name in frame.index.names)
-    frame.to_csv(
-        temporary,
-        sep=SEPARATORS[suffix],
-        index=named_index,
-        encoding="utf-8",
-        lineterminator="\n",
-        quoting=csv.QUOTE_NONNUMERIC if _has_carriage_return(frame) else csv.QUOTE_MINIMAL,
-        compression={"method": "gzip", "mtime": 0} if suffix.endswith(".gz") else None,
-    )
+    with temporary.open("wb") as file, _packed(file, suffix) as target:
+        frame.to_csv(
+            target,
+            sep=SEPARATORS[suffix],
+            index=any(name is not None for name in frame.index.names),
+            encoding="utf-8",
+            lineterminator="\n",
+            quoting=csv.QUOTE_NONNUMERIC if _has_carriage_return(frame) else csv.QUOTE_MINIMAL,
+        )
+
+
+def _packed(file: BinaryIO, suffix: str) -> AbstractContextManager[Any]:
+    # Without name and time in its header, equal tables give equal files.
+    return gzip.GzipFile("", "wb", fileobj=file, mtime=0) if suffix.endswith(".gz") else nullcontext(file)
 
 
 def _has_carriage_return(frame: pd.DataFrame) -> bool:

@@ -142,8 +142,9 @@ def _series_to_arrow(frame: Any, name: str, what: str) -> pa.ChunkedArray:
     try:
         array = frame[name].to_arrow()
     except (pa.ArrowException, TypeError, ValueError) as error:
-        raise InputError(f"column {name!r} of the log has {what} of mixed types, as text among numbers: "
-                         f"correct them ({error})") from error  # fmt: skip
+        raise InputError(
+            f"column {name!r} of the log has {what} of mixed types, as text among numbers: correct them ({error})"
+        ) from error
     return array if isinstance(array, pa.ChunkedArray) else pa.chunked_array([array])
 
 
@@ -152,16 +153,23 @@ def _series_to_arrow(frame: Any, name: str, what: str) -> pa.ChunkedArray:
 
 def _parse_text(text: pa.ChunkedArray, source: str, name: str) -> pa.ChunkedArray:
     """The type that all values of a text file share: integer, number, boolean or text."""
-    for candidate in (text, pc.utf8_trim_whitespace(text)):
-        for target in (pa.int64(), pa.float64(), pa.bool_()):
-            if target == pa.bool_() and _has_digits(candidate):
-                continue  # Arrow would take 1 for true
-            try:
-                return candidate.cast(target)
-            except pa.ArrowInvalid:
-                continue
-    _refuse_text_among_numbers(text, source, name)
-    return text
+    parsed = _parse_as_one_type(text)
+    if parsed is None:
+        parsed = _parse_as_one_type(pc.utf8_trim_whitespace(text))
+    if parsed is None:
+        _refuse_text_among_numbers(text, source, name)
+    return text if parsed is None else parsed
+
+
+def _parse_as_one_type(text: pa.ChunkedArray) -> pa.ChunkedArray | None:
+    for target in (pa.int64(), pa.float64(), pa.bool_()):
+        if target == pa.bool_() and _has_digits(text):
+            continue  # Arrow would take 1 for true
+        try:
+            return text.cast(target)
+        except pa.ArrowInvalid:
+            continue
+    return None
 
 
 def _has_digits(text: pa.ChunkedArray) -> bool:
@@ -283,7 +291,9 @@ def _build(
         row, column, values = row[present], column[present], values[present]
     if value_dtype == NUMBER:
         _refuse_infinite(source, values, row_ids, row, column_ids, column)
-    cells = _Cells(row * len(column_ids) + column, values, value_dtype)
+    keys = row * len(column_ids) + column
+    del row, column  # sorting needs the memory
+    cells = _Cells(keys, values, value_dtype)
     if cells.repeated:
         if duplicates is None:
             raise _repeated(source, cells, row_ids, column_ids)

@@ -1,0 +1,309 @@
+import dataclasses
+import io
+import math
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import torch
+
+from core_helpers import (
+    all_parameters,
+    build_model,
+    cells_of,
+    generator,
+    group_wise,
+    random_table,
+    variable_wise,
+)
+from visl.config import Config
+from visl.errors import InputError
+from visl.schema import BINARY, CATEGORICAL, CONTINUOUS, ORDINAL
+from visl.table import Table
+from visl.training import TERMS, DeviceTable, Interrupted, TrainingState, hide_at_random, train
+
+SCHEMA = group_wise([CONTINUOUS, BINARY], [CATEGORICAL], [ORDINAL, CONTINUOUS])
+TABLE = random_table(SCHEMA, 10, rate=0.7)
+SETTINGS = {"epochs": 4, "batch_size": 4, "learning_rate": 0.01, "acyclicity_start_epoch": 0}
+STEPS = 4 * 3  # of a whole run: 10 rows in batches of 4
+
+
+def trained(seed=0, table=TABLE, schema=SCHEMA, on_epoch=lambda record: None, **settings):
+    model = build_model(schema, **(SETTINGS | settings))
+    return model, train(model, table, model.config, seed=seed, on_epoch=on_epoch)
+
+
+@pytest.fixture(scope="module")
+def uninterrupted():
+    return trained()
+
+
+def assert_same_tensors(a, b):
+    a, b = a.state_dict(), b.state_dict()
+    assert a.keys() == b.keys()
+    assert all(torch.equal(a[name], b[name]) for name in a)
+
+
+class StopAfter:
+    def __init__(self, *steps):
+        self.steps, self.done = steps, 0
+
+    def __call__(self, state):
+        self.done += 1
+        return self.done in self.steps
+
+
+def test_history_has_both_stages_and_every_term():
+    seen = []
+    _, history = trained(on_epoch=seen.append)
+    assert history == seen
+    assert [record["stage"] for record in history] == [1, 1, 2, 2]
+    assert [record["epoch"] for record in history] == [1, 2, 3, 4]
+    for record in history:
+        assert all(math.isfinite(record[term]) for term in TERMS)
+    # 10 % of 4 epochs is less than one: the full weight at once.
+    assert [record["acyclicity_weight"] for record in history] == [50.0] * 4
+
+
+def test_the_loss_in_the_history_is_made_of_its_terms():
+    model, history = trained()
+    for record in history:
+        graph = 50 / 3 * record["kl_edges"] + record["acyclicity_weight"] * record["acyclicity"]
+        expected = record["nll"] + 0.001 * record["kl_latent"] + graph / 10
+        assert record["loss"] == pytest.approx(expected, rel=1e-5)
+    # The graph is frozen in stage 2, so its terms are those of the final graph.
+    assert history[-1]["kl_edges"] == pytest.approx(model.edges.kl().item(), rel=1e-6)
+    assert history[-1]["kl_edges"] == pytest.approx(history[-2]["kl_edges"], rel=1e-6)
+    assert history[1]["kl_edges"] != pytest.approx(history[0]["kl_edges"], rel=1e-4)
+
+
+def test_every_row_is_seen_once_an_epoch():
+    # A model that cannot move and reads out odds of 3 to 1: the mean over rows counts their cells.
+    schema = variable_wise(BINARY, BINARY)
+    values = np.array([[1, 1], [1, 0], [0, 0], [1, np.nan], [np.nan, np.nan]])
+    table = Table.from_dense(values, ~np.isnan(values))
+    model = build_model(schema, epochs=3, batch_size=2, learning_rate=1e-30)
+    with torch.no_grad():
+        model.readout.unit_weight.zero_()
+        model.readout.unit_bias.fill_(math.log(3))
+    history = train(model, table, model.config, seed=3)
+    expected = -(4 * math.log(0.75) + 3 * math.log(0.25)) / 5
+    assert [record["nll"] for record in history] == pytest.approx([expected] * 3, rel=1e-6)
+
+
+def test_batches_are_drawn_in_a_new_order_each_epoch():
+    orders = []
+    model = build_model(SCHEMA, **SETTINGS)
+    data_batch = DeviceTable.batch
+
+    def recorded(self, rows):
+        orders.append(rows.tolist())
+        return data_batch(self, rows)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(DeviceTable, "batch", recorded)
+        train(model, TABLE, model.config, seed=0)
+    assert [len(batch) for batch in orders] == [4, 4, 2] * 4
+    epochs = [sum(orders[3 * e : 3 * e + 3], []) for e in range(4)]
+    assert all(sorted(epoch) == list(range(10)) for epoch in epochs)
+    assert len({tuple(epoch) for epoch in epochs}) == 4
+
+
+def test_stage_1_leaves_the_backward_messages_and_stage_2_the_graph_as_they_are():
+    snapshots = []
+    model = build_model(SCHEMA, **SETTINGS)
+    start = all_parameters(model)
+    train(model, TABLE, model.config, seed=0, on_epoch=lambda record: snapshots.append(all_parameters(model)))
+    after_1, after_2 = snapshots[1], snapshots[3]
+    backward = [name for name in start if name.startswith("messages.backward_messages")]
+    assert len(backward) == 5
+    for name in start:
+        moved_1, moved_2 = not torch.equal(after_1[name], start[name]), not torch.equal(after_2[name], after_1[name])
+        assert moved_1 == (name not in backward), name
+        assert moved_2 == (name != "edges.logits"), name
+
+
+def test_a_single_epoch_is_stage_1():
+    model, history = trained(epochs=1)
+    assert [record["stage"] for record in history] == [1]
+    untouched = build_model(SCHEMA, **SETTINGS).messages.backward_messages
+    assert_same_tensors(model.messages.backward_messages, untouched)
+
+
+def test_hard_edges_stay_through_training():
+    prior = torch.tensor([[0.0, 1.0, 0.0], [0.0, 0.0, 0.05], [0.05, 0.05, 0.0]])
+    model = build_model(SCHEMA, prior=prior, **SETTINGS)
+    train(model, TABLE, model.config, seed=0)
+    found = model.edges.probabilities()
+    hard = (prior == 0) | (prior == 1)
+    assert torch.equal(found[hard], prior[hard])
+    assert (found[~hard] != 0.5).all()
+
+
+def test_a_seed_gives_the_same_model_bit_by_bit():
+    (a, history_a), (b, history_b), (c, _) = trained(seed=1), trained(seed=1), trained(seed=2)
+    assert_same_tensors(a, b)
+    assert history_a == history_b
+    for name, parameter in a.named_parameters():
+        assert not torch.equal(parameter, dict(c.named_parameters())[name]), name
+
+
+def test_the_global_generator_plays_no_part():
+    torch.manual_seed(1)
+    before = torch.get_rng_state()
+    a, _ = trained()
+    assert torch.equal(torch.get_rng_state(), before)
+    torch.manual_seed(2)
+    assert_same_tensors(a, trained()[0])
+
+
+def round_trip(state, model):
+    """As through a file: new tensors, a new model, nothing shared."""
+    file = io.BytesIO()
+    torch.save({"state": dataclasses.asdict(state), "model": model.state_dict()}, file)
+    file.seek(0)
+    loaded = torch.load(file, weights_only=True)
+    fresh = build_model(SCHEMA, 99, **SETTINGS)
+    fresh.load_state_dict(loaded["model"])
+    return TrainingState(**loaded["state"]), fresh
+
+
+@pytest.mark.parametrize(
+    ("steps", "through_file"),
+    [*(((n,), n % 2 == 0) for n in range(1, STEPS + 1)), ((2, 5), False), ((1, 2, 7, 12), True)],
+)
+def test_an_interrupted_run_ends_where_an_uninterrupted_one_does(uninterrupted, steps, through_file):
+    expected, history = uninterrupted
+    model, state, stop = build_model(SCHEMA, **SETTINGS), None, StopAfter(*steps)
+    for n, step in enumerate(steps):
+        with pytest.raises(Interrupted) as stopped:
+            train(model, TABLE, model.config, seed=0, state=state, should_stop=stop)
+        state = stopped.value.state
+        assert 3 * state.epoch + state.step == step, n
+        assert len(state.history) == state.epoch
+        assert not state.at_start
+        if through_file:
+            state, model = round_trip(state, model)
+    found = train(model, TABLE, model.config, seed=0, state=state, should_stop=stop)
+    assert stop.done == STEPS
+    assert found == history
+    assert_same_tensors(model, expected)
+
+
+def test_stage_2_starts_with_a_fresh_optimiser():
+    # After its first step Adam has moved each weight by the learning rate, whatever the gradient's size.
+    steps = []
+    model = build_model(SCHEMA, **SETTINGS)
+    snapshots = {}
+
+    def watch(state):
+        steps.append((state.epoch, state.step))
+        snapshots[steps[-1]] = all_parameters(model)
+        return False
+
+    train(model, TABLE, model.config, seed=0, should_stop=watch)
+    name = "messages.update.second.bias"
+    moved = (snapshots[2, 1][name] - snapshots[1, 3][name]).abs()
+    torch.testing.assert_close(moved, torch.full_like(moved, 0.01), rtol=1e-3, atol=1e-6)
+    later = (snapshots[2, 2][name] - snapshots[2, 1][name]).abs()
+    assert not torch.allclose(later, torch.full_like(later, 0.01), rtol=1e-3)
+
+
+def test_divergence_is_an_error_that_names_the_remedy():
+    with pytest.raises(InputError, match="diverged in epoch [12].*learning_rate .now 1e.30"):
+        trained(learning_rate=1e30)
+
+
+def test_loss_goes_down_on_an_easy_problem():
+    rng = np.random.default_rng(0)
+    answers = np.repeat(rng.integers(0, 2, (100, 1)), 4, axis=1).astype(float)  # four copies of one column
+    table = Table.from_dense(answers, np.ones(answers.shape, bool))
+    settings = {"latent_dim": 16, "epochs": 30, "batch_size": 20, "learning_rate": 0.01, "message_steps": 1}
+    _, history = trained(table=table, schema=variable_wise(*[BINARY] * 4), **settings)
+    assert history[0]["nll"] > 2.5  # about 4 ln 2 = 2.77 at the start
+    assert history[-1]["nll"] < 1.0
+
+
+def test_shown_cells_follow_the_rates():
+    table = Table.from_dense(np.zeros((400, 200)), np.ones((400, 200), bool))
+    cells = cells_of(table)
+    assert hide_at_random(cells, 0.0, generator(1)).min() == 1.0
+    for most in (0.5, 0.99):
+        shown = hide_at_random(cells, most, generator(2))
+        assert set(shown.tolist()) == {0.0, 1.0}
+        hidden = 1 - shown.view(400, 200).mean(1)  # share of each row
+        # U(0, most) in each row, give or take its 200 cells: mean most / 2, deviation most / sqrt(12).
+        assert hidden.mean().item() == pytest.approx(most / 2, abs=4 * most / math.sqrt(12 * 400))
+        assert hidden.std().item() == pytest.approx(most / math.sqrt(12), rel=0.1)
+        assert hidden.max() < most + 0.12
+
+
+def test_a_table_with_empty_rows_and_columns_trains():
+    values = np.full((6, 5), np.nan)
+    values[1:4, 0] = 0.5
+    values[1:4, 2] = 2
+    _, history = trained(table=Table.from_dense(values, ~np.isnan(values)), batch_size=1)
+    assert all(math.isfinite(record[term]) for record in history for term in TERMS)
+
+
+WITHOUT_THE_REST = """
+import sys
+
+BLOCKED = {blocked!r}
+
+class Without:
+    def __init__(self, finder):
+        self.finder = finder
+
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in BLOCKED:
+            return None
+        return self.finder.find_spec(name, path, target)
+
+sys.meta_path[:] = [Without(finder) for finder in sys.meta_path]
+
+import numpy as np, torch
+import visl.config, visl.schema, visl.table, visl.graph.posterior, visl.graph.acyclicity, visl.model, visl.training
+from visl.nets import encoder, kernels, layers, layout, likelihoods, messages, readout
+
+columns = tuple(visl.schema.Column(name, "binary", name, levels=(0, 1)) for name in "ab")
+schema = visl.schema.Schema(columns, ("a", "b"), grouped=False)
+config = visl.config.Config(latent_dim=2, epochs=2, batch_size=2)
+model = visl.model.VislModel(schema, config, torch.full((2, 2), 0.05), torch.Generator().manual_seed(0))
+table = visl.table.Table.from_dense(np.eye(2), np.ones((2, 2), bool))
+assert len(visl.training.train(model, table, config, seed=0)) == 2
+print(*sorted(BLOCKED & {{name.partition(".")[0] for name in sys.modules}}))
+"""
+BLOCKED = {
+    *("pandas", "sklearn", "narwhals", "networkx", "scipy", "numba", "safetensors"),
+    *("typer", "rich", "matplotlib", "pyarrow"),
+}
+
+
+def test_the_core_trains_on_torch_and_numpy_alone():
+    code = WITHOUT_THE_REST.format(blocked=BLOCKED)
+    answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert answer.returncode == 0, answer.stderr
+    assert answer.stdout.split() == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", [1, 2])
+def test_a_strong_dependence_is_found_and_an_independent_column_is_not(seed):
+    # b copies a but for 5 %; c is independent. The fourth column is noise and a required parent of the others, because
+    # a node without parents forgets its own value, which would reward edges that carry no information.
+    rng = np.random.default_rng(seed)
+    a, c, anchor = rng.integers(0, 2, (3, 1000))
+    b = np.where(rng.random(1000) < 0.05, 1 - a, a)
+    values = np.stack([a, b, c, anchor], axis=1)
+    table = Table.from_dense(values, np.ones(values.shape, bool))
+    prior = torch.full((4, 4), Config().edge_prior)
+    prior[3], prior[:, 3] = 1.0, 0.0
+    settings = {"latent_dim": 32, "epochs": 100, "batch_size": 50, "learning_rate": 5e-3, "message_steps": 2}
+    model = build_model(variable_wise(*[BINARY] * 4), seed, prior=prior, **settings)
+    train(model, table, model.config, seed=seed)
+    joined = model.edges.adjacency()
+    assert joined[0, 1] > 0.6
+    assert joined[0, 2] < 0.3
+    assert joined[1, 2] < 0.3
