@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
@@ -133,10 +133,15 @@ class VISL(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         X: Any,
         *,
         on_epoch: Callable[[dict[str, float]], None],
+        on_start: Callable[[], None] = lambda: None,
         should_stop: Callable[[TrainingState], bool] = lambda state: False,
         checkpoint: str | Path | None = None,
+        set_aside: Sequence[Name] = (),
     ) -> Self:
-        """As `fit`; reports each epoch, can be stopped (`Interrupted`), and goes on from a checkpoint."""
+        """As `fit`; reports each epoch, can be stopped (`Interrupted`), and goes on from a checkpoint.
+
+        on_start: called when the table is understood and training begins. set_aside: columns that the caller left out.
+        """
         config = self._config()
         source = self._read(X, reset=True)
         group_of = resolve_groups(self.groups, source.names)
@@ -149,10 +154,13 @@ class VISL(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         self.fingerprint_ = _fingerprint(table)
         self.seed_ = int(check_random_state(self.random_state).randint(MAX_SEED))
         self.columns_ = source.names
+        self.set_aside_ = list(set_aside)
+        self.n_rows_ = source.n_rows
         self.notices_ = _notices(schema)
         rng = torch.Generator().manual_seed(self.seed_)
         self.model_ = VislModel(schema, config, torch.from_numpy(prior).float(), rng).to(_device(self.device))
         state = None if checkpoint is None else self._go_on_from(checkpoint)
+        on_start()
         history = train(
             self.model_, table, config, seed=self.seed_, state=state, on_epoch=on_epoch, should_stop=should_stop
         )
@@ -182,7 +190,7 @@ class VISL(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
             index=pd.Index(self.groups_, name="from"),
             columns=pd.Index(self.groups_, name="to"),
         )
-        self.graph_ = nx.DiGraph()
+        self.graph_: nx.DiGraph = nx.DiGraph()
         self.graph_.add_nodes_from(self.groups_)
         for i, j in zip(*np.nonzero(chosen), strict=True):
             self.graph_.add_edge(
@@ -302,7 +310,7 @@ class VISL(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     def _document(self) -> dict[str, Any]:
         """Beside the network: the constructor's settings, with files and tables resolved, and what was learned."""
         settings = ("preset", *PRESET_SETTINGS, "edge_threshold", "round_integers", "verbose")
-        learned = ("seed_", "columns_", "notices_", "fingerprint_")
+        learned = ("seed_", "columns_", "set_aside_", "n_rows_", "notices_", "fingerprint_")
         has_prior = any(given is not None for given in (self.edge_prior, self.forbidden_edges, self.required_edges))
         return {
             "settings": {name: getattr(self, name) for name in settings},
@@ -341,13 +349,18 @@ class VISL(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         model, document, state = store.load(checkpoint, _device(self.device))
         if state is None:
             raise InputError(f"{checkpoint} is a finished model, not a checkpoint: there is nothing to resume")
-        same_settings = model.config == self.model_.config and model.schema == self.model_.schema
+        same_settings = (
+            model.config == self.model_.config
+            and model.schema == self.model_.schema
+            and torch.equal(model.edges.prior, self.model_.edges.prior)
+            and (self.random_state is None or document["learned"]["seed_"] == self.seed_)
+        )
         if document["learned"]["fingerprint_"] != self.fingerprint_ or not same_settings:
             raise InputError(
                 f"the checkpoint {checkpoint} is of another table or other settings: resume with those it was made "
                 "with, or start afresh without --resume"
             )
-        self.seed_ = document["learned"]["seed_"]
+        self.seed_, self.random_state = document["learned"]["seed_"], document["random_state"]
         self.model_ = model
         return state
 
@@ -374,7 +387,12 @@ class VISL(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     def _checked(self, X: Any, *, reset: bool) -> Any:
         if isinstance(X, LongLog):
             return X
-        frame = nw.from_native(X, pass_through=True)
+        try:
+            frame = nw.from_native(X, pass_through=True)
+        except nw.exceptions.DuplicateError:
+            names = list(X.columns)
+            repeated = next(name for name in names if names.count(name) > 1)
+            raise InputError(f"two columns are called {repeated!r}: give each column its own name") from None
         if isinstance(frame, nw.LazyFrame):
             raise InputError(f"X is a lazy frame ({type(X).__name__}): collect it first")
         if isinstance(frame, nw.DataFrame):
@@ -408,6 +426,8 @@ class VISL(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
             raise InputError(
                 f"X has {len(source.names)} features, but VISL is expecting {self.n_features_in_} features as input"
             )
+        if _all_text(source.names) and not fitted:
+            warnings.warn("X has feature names, but VISL was fitted without feature names", stacklevel=4)
         return _renamed(source, self.columns_)
 
     def _read_gaps(self, X: Any) -> tuple[Any, Encoded, AskedCells]:
@@ -486,7 +506,7 @@ def _check_level(level: float) -> None:
 
 def _fingerprint(table: Table) -> int:
     """The same for the same rows in any order."""
-    return int(table.row_keys().sum(dtype=np.uint64) ^ mix_bits(np.uint64(table.n_rows)))
+    return int(np.append(table.row_keys(), mix_bits(np.array(table.n_rows))).sum(dtype=np.uint64))
 
 
 def _notices(schema: Schema) -> list[str]:

@@ -174,8 +174,8 @@ class Imputer:
             yield rows[i : i + n_rows], slice(first[i], ends[min(i + n_rows, len(rows)) - 1])
 
     def _cells(self, table: Table) -> Cells:
-        row, column, value = map(self._tensor, (table.row_of_cell, table.columns.astype(np.int64), table.values))
-        return Cells(row, column, value.to(self.dtype), table.n_rows)
+        row, column = self._tensor(table.row_of_cell), self._tensor(table.columns).long()
+        return Cells(row, column, self._tensor(table.values).to(self.dtype), table.n_rows)
 
     def _tensor(self, array: NDArray) -> Tensor:
         return torch.from_numpy(array).to(self.device)
@@ -212,7 +212,8 @@ def mixture_quantile(means: Tensor, deviation: Tensor, share: float) -> Tensor:
     low, high = means.amin(0) - reach, means.amax(0) + reach
     for _ in range(40):
         middle = (low + high) / 2
-        below = torch.special.ndtr((middle - means) / deviation).mean(0) < share
+        # Between distant components the share is the same over a stretch: take its left end, whatever the rounding.
+        below = torch.special.ndtr((middle - means) / deviation).mean(0) < share - 1e-9
         low, high = torch.where(below, middle, low), torch.where(below, high, middle)
     return (low + high) / 2
 

@@ -11,7 +11,7 @@ from sklearn.metrics import auc, average_precision_score, precision_recall_curve
 
 from visl.data.codec import decode
 from visl.inference import AskedCells, Imputer
-from visl.schema import BINARY, CATEGORICAL, CONTINUOUS, Schema
+from visl.schema import BINARY, CATEGORICAL, CONTINUOUS, Column, Schema
 from visl.table import Table
 
 OVERALL = "(all)"
@@ -38,8 +38,9 @@ def score_hidden(
     return pd.DataFrame(rows, columns=["column", "kind", "cells", *MEASURES])
 
 
-def _by_column(cells: pd.DataFrame, schema: Schema) -> list[tuple[Any, pd.DataFrame]]:
-    return [(schema.columns[int(j)], part) for j, part in cells.groupby("index", sort=True)]
+def _by_column(cells: pd.DataFrame, schema: Schema) -> list[tuple[Column, pd.DataFrame]]:
+    present = sorted(set(cells["index"]))
+    return [(schema.columns[j], cells[cells["index"] == j]) for j in present]
 
 
 def _predicted_cells(

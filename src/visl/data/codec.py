@@ -72,9 +72,9 @@ def encode(source: Source, schema: Schema) -> Encoded:
         rows.append(data.rows[known])
         columns.append(np.full(known.sum(), j))
         values.append(codes[known])
-    shape = (source.n_rows, len(schema.columns))
     none = np.zeros(0, np.int64)
-    table = Table.from_cells(*(np.concatenate([none, *parts]) for parts in (rows, columns, values)), shape=shape)
+    cells = (np.concatenate([none, *parts]) for parts in (rows, columns, values))
+    table = Table.from_cells(next(cells), next(cells), next(cells), (source.n_rows, len(schema.columns)))
     return Encoded(table, np.concatenate([none, *unseen_rows]), np.concatenate([none, *unseen_columns]), unseen)
 
 
@@ -107,6 +107,6 @@ def _encode_column(data: ColumnData, column: Column) -> NDArray[np.float32]:
         cell = int(np.flatnonzero(codes < 0)[0])
         raise InputError(
             f"column {column.name!r} is binary ({column.levels[0]!r} or {column.levels[1]!r}), but row "
-            f"{data.rows[cell]} holds {data.values[cell]!r}: correct it, or fit with another kind"
+            f"{data.rows[cell]} holds {data.shown(cell)}: correct it, or fit with another kind"
         )
     return codes

@@ -43,7 +43,7 @@ def describe_column(data: ColumnData, setting: KindSetting | None, group: Name) 
     if kind == CONTINUOUS:
         return _continuous(data, group)
     listed = setting is not None and not isinstance(setting, str)
-    levels = tuple(setting) if listed else _levels(data, kind)
+    levels = _levels(data, kind) if setting is None or isinstance(setting, str) else tuple(setting)
     _check_levels(data, kind, levels, ordered=listed, explicit=setting is not None)
     seen = len(_distinct(data))
     if kind == BINARY and len(levels) < 2:
@@ -120,7 +120,7 @@ def _check_levels(data: ColumnData, kind: str, levels: tuple[Level, ...], *, ord
     if ordered and (encode_levels(data, levels) < 0).any():
         cell = int(np.flatnonzero(encode_levels(data, levels) < 0)[0])
         raise InputError(
-            f"column {data.name!r} holds {data.values[cell]!r} in row {data.rows[cell]}, which is not among its "
+            f"column {data.name!r} holds {data.shown(cell)} in row {data.rows[cell]}, which is not among its "
             f"levels {list(levels)!r}: add it to them, or correct it"
         )
     if len(levels) > MAX_LEVELS and not explicit:
@@ -132,7 +132,7 @@ def _check_levels(data: ColumnData, kind: str, levels: tuple[Level, ...], *, ord
 
 def encode_levels(data: ColumnData, levels: tuple[Level, ...]) -> NDArray[np.float32]:
     """(observed,) index of each value's level, -1 where it is none of them."""
-    index = {level: i for i, level in enumerate(levels)}
+    index: dict[Any, int] = {level: i for i, level in enumerate(levels)}
     if data.numeric:
         distinct, inverse = np.unique(data.values, return_inverse=True)
         codes = np.array([index.get(value, -1) for value in distinct.tolist()], np.float32)

@@ -31,6 +31,11 @@ class ColumnData:
     def numeric(self) -> bool:
         return self.dtype in ("number", "integer", "boolean")
 
+    def shown(self, cell: int) -> str:
+        """One value as a message should show it."""
+        value = _plain(self.values[cell])
+        return repr(int(value) if isinstance(value, float) and value.is_integer() else value)
+
 
 @dataclass(frozen=True)
 class Source:
@@ -55,11 +60,7 @@ def read_source(X: Any) -> Source:
 
 
 def column_names(frame: nw.DataFrame[Any]) -> list[Name]:
-    names = list(frame.columns)
-    for name in names:
-        if names.count(name) > 1:
-            raise InputError(f"column name {name!r} occurs {names.count(name)} times: give each column its own name")
-    return [name.item() if isinstance(name, np.generic) else name for name in names]
+    return [_plain(name) for name in frame.columns]
 
 
 def _frame_column(name: Name, series: nw.Series[Any]) -> ColumnData:

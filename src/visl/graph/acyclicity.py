@@ -48,7 +48,7 @@ def find_cycle(edges: NDArray[np.bool_]) -> list[int] | None:
                 state[path.pop()] = 2
                 pending.pop()
             elif state[child] == 1:
-                return [int(node) for node in path[path.index(child) :]]
+                return path[path.index(int(child)) :]
             elif state[child] == 0:
                 state[child] = 1
                 path.append(int(child))

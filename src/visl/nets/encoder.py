@@ -33,6 +33,7 @@ class Encoder(nn.Module):
     one_hot: Tensor  # (D,) bool
     constant: Tensor  # (D,) what a gap enters as
     group: Tensor  # (D,)
+    weight_set: Tensor  # (M,) which bias and output layer serves each group
     group_starts: Tensor  # (M + 1,) columns of group m are group_starts[m]:group_starts[m + 1]
 
     def __init__(self, schema: Schema, dim: int, rng: torch.Generator) -> None:

@@ -28,7 +28,8 @@ class NodeLinear(nn.Module):
         """(..., M, n_in) -> (..., M, n_out)"""
         if self.n_sets == 1:
             return x @ self.weight[0] + self.bias[0]
-        weight, bias = self.weight, self.bias
+        weight: Tensor = self.weight
+        bias: Tensor = self.bias
         if self.n_sets < len(self.set_of_node):  # sets shared by some nodes
             weight = nn.functional.embedding(self.set_of_node, weight.flatten(1)).unflatten(1, weight.shape[1:])
             bias = nn.functional.embedding(self.set_of_node, bias)

@@ -93,16 +93,22 @@ class CumulativeLogit(Likelihood):
         self.gaps = nn.Parameter(start.diff(dim=1).clamp(min=1e-2).log())  # (D, most - 2)
 
     def log_probabilities(self, units: Tensor, column: Tensor) -> Tensor:
-        thresholds = torch.cat([self.lowest, self.lowest + self.gaps.exp().cumsum(1)], dim=1)
+        """log P(x = k) = log(sigma(t_k - u) - sigma(t_(k-1) - u)), which factors without any loss of digits into
+
+        log sigma(t_k - u) + log sigma(u - t_(k-1)) + log(1 - exp(t_(k-1) - t_k)),
+        the first term absent at the highest level, the second at the lowest, the third at both.
+        """
+        rises = self.gaps.exp()
+        thresholds = torch.cat([self.lowest, self.lowest + rises.cumsum(1)], dim=1)  # (D, most - 1)
         cut = F.embedding(column, thresholds) - units  # (..., cells, most - 1): t_k - u
-        levels = torch.arange(thresholds.shape[1] + 1, device=units.device)
+        between = F.embedding(column, F.pad(torch.log(-torch.expm1(-rises)), (1, 1)))  # (cells, most)
+        level = torch.arange(between.shape[-1], device=units.device)
         n_levels = self.n_levels[column][:, None]
-        # P(x = k) = sigma(t_k - u) - sigma(t_(k-1) - u), in logarithms: a stable difference of log-sigmoids.
-        upper = F.logsigmoid(F.pad(cut, (0, 1), value=40.0))
-        upper = torch.where(levels == n_levels - 1, torch.zeros_like(upper), upper)
-        lower = F.logsigmoid(F.pad(cut, (1, 0), value=-40.0))
-        log_share = upper + torch.log(-torch.expm1((lower - upper).clamp(max=-1e-6)))
-        return log_share.masked_fill(levels >= n_levels, -torch.inf)
+        is_top = level == n_levels - 1
+        not_above = F.pad(F.logsigmoid(cut), (0, 1)).masked_fill(is_top, 0.0)
+        not_below = F.pad(F.logsigmoid(-cut), (1, 0))
+        log_share = not_above + not_below + between.masked_fill(is_top, 0.0)
+        return log_share.masked_fill(level >= n_levels, -torch.inf)
 
 
 LIKELIHOODS: dict[str, type[Likelihood]] = {

@@ -41,7 +41,7 @@ class _Fused(torch.autograd.Function):
         return total
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, Tensor]:  # type: ignore[override]
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         sender, receiver, edges = ctx.saved_tensors
         grad_sender, grad_receiver = torch.zeros(sender.shape, dtype=grad.dtype), torch.zeros_like(grad)
         a, c, g, grad_a, grad_c = (_flat(x, 3) for x in (sender, receiver, grad, grad_sender, grad_receiver))
@@ -81,7 +81,11 @@ def _pool(pid: int) -> ThreadPoolExecutor:
 def _kernels() -> tuple[Callable[..., None], Callable[..., None]]:
     from numba import njit
 
-    options = {"nogil": True, "fastmath": {"reassoc", "contract", "nsz", "arcp"}, "error_model": "numpy"}
+    options: dict[str, Any] = {
+        "nogil": True,
+        "fastmath": {"reassoc", "contract", "nsz", "arcp"},
+        "error_model": "numpy",
+    }
 
     def compiled(function: Callable[..., None]) -> Callable[..., None]:
         try:

@@ -1,0 +1,94 @@
+"""How a fit shows where it is, and how it is stopped."""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+from typing import TYPE_CHECKING
+
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+from visl.cli.console import Talk, duration
+from visl.cli.guard import handling, raise_for
+
+if TYPE_CHECKING:
+    from visl.training import TrainingState
+
+LINES_WITHOUT_TERMINAL = 10
+SECONDS_BETWEEN_UPDATES = 0.1
+
+
+class StopSignals:
+    """Ctrl-C and SIGTERM. While there is something worth keeping the first one is only remembered."""
+
+    def __init__(self) -> None:
+        self.worth_keeping = False
+        self.received: int | None = None
+
+    def _handle(self, signum: int, frame: FrameType | None) -> None:
+        if not self.worth_keeping or self.received is not None:
+            raise_for(signum)
+        self.received = signum
+
+    @contextmanager
+    def __call__(self) -> Iterator[StopSignals]:
+        with handling(self._handle, signal.SIGINT, signal.SIGTERM):
+            yield self
+
+
+class TrainingProgress:
+    """A bar in a terminal, and about ten lines anywhere else: stage, epoch, loss, time left."""
+
+    def __init__(self, talk: Talk, epochs: int) -> None:
+        self.talk, self.epochs = talk, epochs
+        self.steps = 1  # of an epoch
+        self._started = time.monotonic()
+        self._first: int | None = None  # epoch that this run started with
+        self._next_update = 0.0
+        self._bar = Progress(
+            TextColumn("Stage {task.fields[stage]} of 2"),
+            BarColumn(),
+            TextColumn("epoch {task.fields[epoch]}/{task.fields[epochs]}"),
+            TextColumn("loss {task.fields[loss]}"),
+            TimeElapsedColumn(),
+            TextColumn("left"),
+            TimeRemainingColumn(),
+            console=talk.stderr,
+            disable=talk.quiet or not talk.stderr.is_terminal,
+            transient=True,
+        )
+        self._task = self._bar.add_task("", total=epochs, stage=1, epoch=0, epochs=epochs, loss="...")
+
+    @contextmanager
+    def __call__(self) -> Iterator[TrainingProgress]:
+        with self._bar:
+            yield self
+
+    def start(self, n_rows: int, batch_size: int) -> None:
+        """Training starts now: neither the bar nor the time left counts what came before."""
+        self.steps = -(-n_rows // batch_size)
+        self._started = time.monotonic()
+        self._bar.reset(self._task)
+
+    def on_step(self, state: TrainingState) -> bool:
+        """False: nothing to stop for, as `should_stop` says it."""
+        now = time.monotonic()
+        if now >= self._next_update:
+            self._next_update = now + SECONDS_BETWEEN_UPDATES
+            done = state.epoch + state.step / self.steps
+            self._bar.update(self._task, completed=done, epoch=min(state.epoch + 1, self.epochs))
+        return False
+
+    def on_epoch(self, record: dict[str, float]) -> None:
+        epoch, stage, loss = int(record["epoch"]), int(record["stage"]), f"{record['loss']:.4g}"
+        self._bar.update(self._task, completed=epoch, stage=stage, epoch=epoch, loss=loss)
+        if self._first is None:
+            self._first = epoch - 1
+        every = max(1, self.epochs // LINES_WITHOUT_TERMINAL)
+        if self._bar.disable and not self.talk.quiet and epoch % every == 0:
+            spent = time.monotonic() - self._started
+            left = duration(spent / (epoch - self._first) * (self.epochs - epoch))
+            self.talk.note(f"stage {stage} of 2, epoch {epoch} of {self.epochs}, loss {loss}, about {left} left")
