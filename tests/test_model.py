@@ -195,16 +195,32 @@ def test_kl_latent_is_that_of_the_encoding():
 
 
 def test_draws_are_the_decoded_encodings():
-    model, cells = build_model(MIXED), cells_of(random_table(MIXED, 3))
-    noise = torch.randn(2, 3, 3, 4, generator=generator(9))
+    model, cells = build_model(MIXED, latent_dim=16), cells_of(random_table(MIXED, 3))
+    noise = torch.randn(2, 3, 3, 16, generator=generator(9))
     edges = torch.rand(2, 3, 3, generator=generator(10))
     asked = torch.tensor([0, 1, 2, 2]), torch.tensor([0, 4, 0, 4])
     (output,) = model.draw(cells, asked, noise, edges)
+    assert (output.units[0] - output.units[1]).abs().min() > 1e-4  # the noise and the graph do reach the read-out
     mean, log_variance = model.encoder(cells)
     for s in range(2):
-        z = model.messages(mean + noise[s] * (log_variance / 2).exp(), edges[s], backward=True)
-        (expected,) = model.readout(z, *asked)
+        z = mean + noise[s] * log_variance.exp().sqrt()
+        (expected,) = model.readout(model.messages(z, edges[s], backward=True), *asked)
         torch.testing.assert_close(output.units[s], expected.units)
+
+
+def test_the_likelihood_is_scored_at_a_draw_from_the_encoding(monkeypatch):
+    model = build_model(variable_wise(CONTINUOUS, CONTINUOUS), latent_dim=16).double()
+    cells, noise = dense_cells([[0.2, 0.9], [0.5, None]]), torch.randn(2, 2, 16, generator=generator(12)).double()
+    graph = torch.tensor([[0.0, 0.9], [0.7, 0.0]], dtype=torch.float64)
+    monkeypatch.setattr(model.edges, "sample", lambda rng: graph)
+    fix_noise(monkeypatch, noise)
+    shown = torch.tensor([1.0, 0.0, 1.0])
+    found = model.elbo_terms(cells, shown, generator(), backward=False).nll
+    mean, log_variance = model.encoder(cells, shown)
+    z = model.messages(mean + noise * log_variance.exp().sqrt(), graph, backward=False)
+    (output,) = model.readout(z, cells.row, cells.column)
+    expected = -Normal(output.units[:, 0], math.sqrt(0.02)).log_prob(cells.value).sum()
+    torch.testing.assert_close(found, expected)
 
 
 @pytest.mark.parametrize(("epochs", "uses"), [(1, False), (2, True)])

@@ -6,14 +6,17 @@ Sources: "paper" is the VISL paper; "authors" the weights of its authors' public
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, fields, replace
-from typing import Any
+from typing import Any, SupportsIndex
+
+import numpy as np
 
 from visl.errors import InputError
 
 
 def _check_whole_number(name: str, value: Any) -> None:
-    if isinstance(value, bool) or not hasattr(value, "__index__") or value.__index__() < 1:
+    if isinstance(value, bool) or not isinstance(value, SupportsIndex) or np.ndim(value) or value.__index__() < 1:
         raise InputError(f"{name} is {value!r}: give a whole number of at least 1")
 
 
@@ -33,8 +36,8 @@ def _check_number(
         (below, lambda limit: value < limit, "below"),
     )
     try:
-        float(value)
-        broken = [f"{words} {limit:g}" for limit, holds, words in bounds if limit is not None and not holds(limit)]
+        broken = [] if math.isfinite(value) else ["finite"]
+        broken += [f"{words} {limit:g}" for limit, holds, words in bounds if limit is not None and not holds(limit)]
     except (TypeError, ValueError):
         broken = ["a number"]
     if broken:

@@ -84,7 +84,8 @@ class Table:
 
     def row_keys(self) -> NDArray[np.uint64]:
         """A 64-bit key of each row's content: equal for equal rows, whatever stands around them.  (N,)"""
-        bits = self.values.view(np.uint32).astype(np.uint64) | (self.columns.astype(np.uint64) << np.uint64(32))
+        values = self.values + np.float32(0)  # makes -0 a 0
+        bits = values.view(np.uint32).astype(np.uint64) | (self.columns.astype(np.uint64) << np.uint64(32))
         # Wrap-around sums of mixed cells do not depend on the order of the cells.
         sums = np.concatenate([[np.uint64(0)], np.cumsum(mix_bits(bits), dtype=np.uint64)])
         return mix_bits(sums[self.starts[1:]] - sums[self.starts[:-1]])

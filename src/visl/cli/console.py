@@ -54,11 +54,12 @@ def notice_line(text: str) -> None:
 
 
 def plain_table(titles: Sequence[str], rows: Iterable[Sequence[Any]], *, title: str | None = None) -> Table:
-    """Titles that end in a colon-free number column align right: numbers are given as numbers, text as text."""
-    table = Table(box=box.SIMPLE_HEAD, title=title, title_justify="left", title_style="bold", pad_edge=False)
+    """Columns of numbers, which are given as numbers, align right. Without titles, a list of facts."""
+    style = {"title_justify": "left", "title_style": "bold", "show_header": any(titles), "pad_edge": False}
+    table = Table(box=box.SIMPLE_HEAD if any(titles) else None, title=title, **style)  # type: ignore[arg-type]
     rows = [list(row) for row in rows]
     for k, name in enumerate(titles):
-        is_number = bool(rows) and all(isinstance(row[k], int | float) for row in rows)
+        is_number = any(isinstance(row[k], int | float) for row in rows)
         table.add_column(name, justify="right" if is_number else "left", overflow="fold")
     for row in rows:
         table.add_row(*(Text(_cell(value)) for value in row))
@@ -78,7 +79,12 @@ def count(number: int, thing: str) -> str:
 
 def listed(names: Sequence[Any], most: int = 3) -> str:
     shown = ", ".join(map(str, names[:most]))
-    return shown if len(names) <= most else f"{shown}, ..."
+    return shown if len(names) <= most else f"{shown} and {len(names) - most} more"
+
+
+def named(thing: str, names: Sequence[Any]) -> str:
+    """the column 'x', or the columns 'x', 'y'"""
+    return f"{thing if len(names) == 1 else thing + 's'} {listed([repr(name) for name in names])}"
 
 
 def duration(seconds: float) -> str:

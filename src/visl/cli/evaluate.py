@@ -101,10 +101,11 @@ def _column_tables(scores: pd.DataFrame) -> list[Any]:
 
 
 def _ranked(measures: tuple[str, ...], scores: pd.DataFrame, what: str) -> Any:
-    shown = [("", *row) for row in scores[["column", "cells", *measures]].itertuples(index=False)]
+    shown = list(scores[["column", "cells", *measures]].itertuples(index=False, name=None))
     title = f"{what}, best first"
     if len(shown) > 2 * SHOWN + 1:
         gap = ("...", *["" for _ in shown[0][1:]])
         title = f"{what}: the {SHOWN} best and the {SHOWN} worst of {len(shown)}"
         shown = [*shown[:SHOWN], gap, *shown[-SHOWN:]]
-    return plain_table(("", "column", "cells", *measures), shown, title=title)
+    titles = [name.replace("_", " ") for name in ("column", "cells", *measures)]
+    return plain_table(titles, shown, title=title)

@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from visl.cli.console import listed
+from visl.cli.console import named
 from visl.cli.options import LogNames
 from visl.cli.tables import for_model, read_log, read_wide
 from visl.data.files import format_of, write_table
@@ -128,8 +128,8 @@ def _refuse_unknown(model: VISL, log: LongLog, path: Path) -> None:
     unknown = log.column_ids[at < 0].tolist()
     if unknown:
         raise InputError(
-            f"{path} has the {log.column_name} {listed([repr(name) for name in unknown])}, which the model does not "
-            f"know: leave it out with {' '.join(f'--drop {name}' for name in unknown[:3])}"
+            f"{path} has the {named(log.column_name, unknown)}, which the model does not know: leave out what it is "
+            f"not to use with {' '.join(f'--drop {name}' for name in unknown[:3])}"
         )
 
 

@@ -46,6 +46,16 @@ def settings_of(model: VISL) -> dict[str, Any]:
     return {"preset": model.preset or "default", **used, "edge_threshold": model.edge_threshold}
 
 
+def nearest_edge(model: VISL) -> str:
+    """Where no edge is probable enough: which comes closest."""
+    table = model.edge_probabilities_
+    if len(table) < 2:
+        return "A graph needs at least two groups."
+    probabilities = table.to_numpy()
+    i, j = divmod(int(probabilities.argmax()), len(table))
+    return f"The most probable edge is {table.index[i]} -> {table.columns[j]}, with {probabilities[i, j]:.3f}."
+
+
 def kinds_table(model: VISL) -> Any:
     rows = [
         (kind, MEANING[kind], len(columns), listed([column.name for column in columns]))
@@ -56,9 +66,8 @@ def kinds_table(model: VISL) -> Any:
 
 def describe_table(talk: Talk, model: VISL, path: Path, known_cells: int) -> None:
     rows, columns = model.n_rows_, len(model.columns_)
-    talk.note(
-        f"{path}: {count(rows, 'row')}, {count(columns, 'column')}, {_missing(model, known_cells):.1%} of cells missing"
-    )
+    missing = f"{100 * _missing(model, known_cells):.1f} % of cells missing"
+    talk.note(f"{path}: {count(rows, 'row')}, {count(columns, 'column')}, {missing}")
     talk.note(kinds_table(model))
     talk.note(
         f"Another kind is set with --kind COLUMN=KIND. {_groups(model)}{_aside(model)}",
@@ -94,7 +103,7 @@ def summarise(
     talk.result(
         summary,
         f"Fitted {count(model.model_.config.epochs, 'epoch')} in {duration(seconds)}: {found}.",
-        *([edge_table(edges[:TOP_EDGES], title=_title(len(edges)))] if edges else [""]),
+        *([edge_table(edges[:TOP_EDGES], title=_title(len(edges)))] if edges else [nearest_edge(model)]),
         f"The model is in {out}. Next:",
         f"  {_impute_line(table, out, names)}",
         f"  visl graph {shlex.quote(str(out))} --out graph.png",
@@ -121,7 +130,8 @@ def _missing(model: VISL, known_cells: int) -> float:
 def _groups(model: VISL) -> str:
     if not model.schema_.grouped:
         return "Every column is a node of the graph."
-    return f"The graph has {count(len(model.groups_), 'group')}: {listed(model.groups_)}."
+    groups = model.schema_.groups
+    return f"The graph has {count(len(groups), 'group')}: {listed(groups)}."
 
 
 def _aside(model: VISL) -> str:

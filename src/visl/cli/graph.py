@@ -41,7 +41,7 @@ def graph(
     Example: visl graph model --out graph.png
     """
     from visl.cli.filling import read_model
-    from visl.cli.fitting import edge_records, edges_of
+    from visl.cli.fitting import edge_records, edges_of, nearest_edge
     from visl.data.outputs import check_output, claim, write_whole
     from visl.errors import InputError
     from visl.report.picture import EXPORTERS, export_graph_or_picture
@@ -75,4 +75,4 @@ def graph(
     if out is not None:
         talk.result(summary, f"Written: {out} ({found})")
     else:
-        talk.result(summary, f"{found}.", *([edge_table(edges)] if edges else []))
+        talk.result(summary, f"{found}.", edge_table(edges) if edges else nearest_edge(fitted))

@@ -40,7 +40,7 @@ def info(model: o.ModelFolder, quiet: o.Quiet = False, as_json: o.AsJson = False
         ("set aside", listed(fitted.set_aside_, most=10) or "nothing"),
         ("edges", f"{fitted.graph_.number_of_edges():,} more probable than {fitted.edge_threshold:g}"),
         *(
-            (name.replace("_", " "), f"{value:g}" if isinstance(value, float) else str(value))
+            (name.removeprefix("n_").replace("_", " "), f"{value:g}" if isinstance(value, float) else str(value))
             for name, value in settings.items()
         ),
         ("seed", str(fitted.random_state)),

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from visl.cli.console import listed
+from visl.cli.console import named
 from visl.cli.options import LogNames
 from visl.data.files import read_table
 from visl.data.groups import KnownNames, Name
@@ -109,14 +109,14 @@ def for_model(model: VISL, table: WideTable) -> pd.DataFrame:
     if unknown:
         options = " ".join(f"--drop {name}" for name in unknown[:3])
         raise InputError(
-            f"{table.path} has the column {listed([repr(name) for name in unknown])}, which the model does not know: "
-            f"set it aside with {options}"
+            f"{table.path} has the {named('column', unknown)}, which the model does not know: set aside what it is not "
+            f"to use with {options}"
         )
     missing = [name for name in model.columns_ if name not in frame.columns]
     if missing:
         raise InputError(
-            f"{table.path} has no column {listed([repr(name) for name in missing])}, which the model was fitted with: "
-            "add it, with empty cells where it is not known"
+            f"{table.path} lacks the {named('column', missing)}, which the model was fitted with: "
+            "add what is lacking, with empty cells where it is not known"
         )
     return _typed_gaps(model, frame)
 

@@ -31,7 +31,8 @@ class EdgePosterior(nn.Module):
 
     def probabilities(self) -> Tensor:
         """(M, M) [from, to]"""
-        return torch.where(self.learned, torch.sigmoid(self.logits), self.prior)
+        # A learned edge is never quite certain, even where float32 would round it to 1: only knowledge is.
+        return torch.where(self.learned, torch.sigmoid(self.logits).clamp(max=1 - 1e-6), self.prior)
 
     def adjacency(self) -> Tensor:
         """(M, M), symmetric: probability that the pair is joined in either direction."""

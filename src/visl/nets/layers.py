@@ -20,6 +20,7 @@ class NodeLinear(nn.Module):
     def __init__(self, set_of_node: Tensor, n_in: int, n_out: int, rng: torch.Generator) -> None:
         super().__init__()
         self.n_sets = int(set_of_node.max()) + 1
+        self.one_each = torch.equal(set_of_node, torch.arange(self.n_sets))  # node m has set m, all its own
         self.register_buffer("set_of_node", set_of_node, persistent=False)
         self.weight = uniform_parameter((self.n_sets, n_in, n_out), n_in, rng)
         self.bias = uniform_parameter((self.n_sets, n_out), n_in, rng)
@@ -30,7 +31,7 @@ class NodeLinear(nn.Module):
             return x @ self.weight[0] + self.bias[0]
         weight: Tensor = self.weight
         bias: Tensor = self.bias
-        if self.n_sets < len(self.set_of_node):  # sets shared by some nodes
+        if not self.one_each:
             weight = nn.functional.embedding(self.set_of_node, weight.flatten(1)).unflatten(1, weight.shape[1:])
             bias = nn.functional.embedding(self.set_of_node, bias)
         M, n_in = x.shape[-2:]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import importlib.util
+import math
 import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -27,6 +28,8 @@ def available() -> bool:
 
 
 def pairwise_relu_sum(sender: Tensor, receiver: Tensor, edges: Tensor) -> Tensor:
+    if sender.shape != receiver.shape or edges.shape != (*sender.shape[:-3], sender.shape[-2], sender.shape[-2]):
+        raise ValueError(f"shapes do not match: {sender.shape}, {receiver.shape}, {edges.shape}")
     result: Tensor = _Fused.apply(sender, receiver, edges)
     return result
 
@@ -43,7 +46,8 @@ class _Fused(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         sender, receiver, edges = ctx.saved_tensors
-        grad_sender, grad_receiver = torch.zeros(sender.shape, dtype=grad.dtype), torch.zeros_like(grad)
+        # Contiguous, whatever the strides of the incoming gradient: `_flat` must share their memory.
+        grad_sender, grad_receiver = (torch.zeros(x.shape, dtype=grad.dtype) for x in (sender, receiver))
         a, c, g, grad_a, grad_c = (_flat(x, 3) for x in (sender, receiver, grad, grad_sender, grad_receiver))
         e = _flat(edges, 2)
         partial = np.zeros((_n_slices(a.shape), *e.shape), e.dtype)  # one for each thread, then summed
@@ -53,7 +57,8 @@ class _Fused(torch.autograd.Function):
 
 def _flat(x: Tensor, n_dims: int) -> NDArray:
     """The last n_dims dimensions behind one for all others, contiguous; shares memory with a contiguous tensor."""
-    return x.detach().contiguous().numpy().reshape(-1, *x.shape[-n_dims:])
+    leading = math.prod(x.shape[:-n_dims])
+    return x.detach().contiguous().numpy().reshape(leading, *x.shape[-n_dims:])
 
 
 def _n_slices(shape: tuple[int, ...]) -> int:
