@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, fields, replace
-from typing import Any, SupportsIndex
+from typing import Any
 
 import numpy as np
 
@@ -16,7 +16,7 @@ from visl.errors import InputError
 
 
 def _check_whole_number(name: str, value: Any) -> None:
-    if isinstance(value, bool) or not isinstance(value, SupportsIndex) or np.ndim(value) or value.__index__() < 1:
+    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
         raise InputError(f"{name} is {value!r}: give a whole number of at least 1")
 
 

@@ -192,12 +192,12 @@ def calibrate_noise(model: VislModel, table: Table, *, seed: int) -> None:
     sample = table.take_rows(rows)
     shown = rng.random(sample.n_cells) >= CALIBRATION_HIDDEN
     asked = AskedCells(sample.row_of_cell[~shown], sample.columns[~shown].astype(np.int64))
-    imputer = Imputer(model, n_draws=model.config.n_draws, seed=seed)
-    mean, spread = imputer.moments(sample.keep_cells(shown), asked).T
-    excess = (sample.values[~shown] - mean) ** 2 - spread
     continuous = np.array([not column.levels for column in model.schema.columns])
     if not continuous[asked.column].any():
         return
+    imputer = Imputer(model, n_draws=model.config.n_draws, seed=seed)
+    mean, spread = imputer.moments(sample.keep_cells(shown), asked).T
+    excess = (sample.values[~shown] - mean) ** 2 - spread
     overall = excess[continuous[asked.column]].mean()
     counts = np.bincount(asked.column, minlength=table.n_columns)
     means = np.bincount(asked.column, excess, minlength=table.n_columns) / np.maximum(counts, 1)

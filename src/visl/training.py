@@ -102,7 +102,7 @@ def _stage_optimizer(model: VislModel, stage: int, learning_rate: float, state: 
     model.edges.requires_grad_(stage == 1)
     model.messages.backward_messages.requires_grad_(stage == 2)
     learned = [parameter for parameter in model.parameters() if parameter.requires_grad]
-    optimizer = torch.optim.Adam(learned, lr=learning_rate, foreach=True)
+    optimizer = torch.optim.Adam(learned, lr=learning_rate, fused=True)
     if state.optimizer is not None:
         optimizer.load_state_dict(state.optimizer)
         state.optimizer = None

@@ -5,7 +5,15 @@ import pytest
 
 from visl.data.files import read_table
 
-EDUCATION = ["answers.csv", "areas.csv", "complete.csv", "log.csv", "prerequisites.csv", "simulation.json", "topics.csv"]
+EDUCATION = [
+    "answers.csv",
+    "areas.csv",
+    "complete.csv",
+    "log.csv",
+    "prerequisites.csv",
+    "simulation.json",
+    "topics.csv",
+]
 
 
 def test_education_files_agree(classroom):

@@ -4,17 +4,28 @@ import networkx as nx
 import pytest
 
 from visl import VISL
+from visl.cli import comparing
 from visl.cli.comparing import Class, words
-from visl.data.demo import load_demo
+from visl.data.demo import Demo
 from visl.data.files import read_table
 
 
-def test_leaves_a_folder_of_results(run, tmp_path):
+@pytest.fixture
+def small_class(run, tmp_path_factory, monkeypatch) -> Demo:
+    """A demo of 40 students, for speed."""
+    folder = tmp_path_factory.mktemp("small") / "class"
+    assert run("simulate", "education", "--out", folder, "--students", 40).exit_code == 0
+    small = Demo(*(folder / f"{name}.csv" for name in ("answers", "topics", "areas", "prerequisites")))
+    monkeypatch.setattr(comparing, "load_demo", lambda: small)
+    return small
+
+
+def test_leaves_a_folder_of_results(run, small_class, tmp_path):
     result = run("demo", "--out", tmp_path / "demo", "--epochs", 2)
     assert result.exit_code == 0, result.output
     names = sorted(path.name for path in (tmp_path / "demo").iterdir())
     assert names == ["graph.csv", "graph.graphml", "graph.png", "imputed.csv", "model", "summary.json"]
-    answers, imputed = read_table(load_demo().answers_path), read_table(tmp_path / "demo" / "imputed.csv")
+    answers, imputed = read_table(small_class.answers_path), read_table(tmp_path / "demo" / "imputed.csv")
     assert not imputed.isna().any(axis=None)
     assert imputed["student"].equals(answers["student"])
     known = answers.notna()
@@ -25,11 +36,12 @@ def test_leaves_a_folder_of_results(run, tmp_path):
     assert summary["graph"]["true_edges"] == 15
     assert f"{summary['hidden_answers']['accuracy']:.3f}" in result.stdout
     assert f"{summary['graph']['edge_auroc']:.3f}" in result.stdout
-    assert "1000 students, 60 questions" in result.stderr
+    assert "40 students, 60 questions in 12 maths topics" in result.stderr
 
 
 def test_hidden_answers_are_a_tenth_and_stay_hidden():
     data = Class.load()
+    assert data.answers.shape == (1000, 60)
     n_known = int(data.answers.notna().to_numpy().sum())
     assert data.hidden.sum() == pytest.approx(0.1 * n_known, rel=0.1)
     assert not data.shown.notna().to_numpy()[data.hidden].any()

@@ -199,5 +199,5 @@ def test_fused_never_holds_all_pairs():
     answer = subprocess.run([sys.executable, "-c", MEMORY], capture_output=True, text=True, check=True)
     fused, unfused = map(int, answer.stdout.split())
     pairs = 4 * 8 * 600 * 600 * 16  # bytes, 184 MB
-    assert unfused > pairs  # the measurement would show it
-    assert fused < pairs / 4
+    assert unfused > pairs / 2  # the measurement would show it
+    assert fused < pairs / 8

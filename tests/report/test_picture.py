@@ -10,7 +10,9 @@ from matplotlib.colors import to_hex
 from matplotlib.patches import FancyArrowPatch, FancyBboxPatch
 
 from visl.errors import InputError
-from visl.report.picture import _spread, _wrap, draw_graph, export_graph_or_picture, picture_bytes
+from visl.report.across import spread
+from visl.report.picture import draw_graph, export_graph_or_picture, picture_bytes
+from visl.report.words import wrap
 
 LINES = {"solid": "-", "dashed": "--"}  # as older versions of matplotlib call them
 
@@ -165,16 +167,16 @@ def test_large_graph_says_what_it_leaves_out():
 
 
 def test_wrapped_lines():
-    assert _wrap("fractions and decimals", 13) == "fractions and\ndecimals"
-    assert _wrap("linear_equations", 10) == "linear_\nequations"
-    assert _wrap("abcdefgh", 3) == "abc\ndef\ngh"
-    assert _wrap("a\nb") == "a\nb"
+    assert wrap("fractions and decimals", 13) == ["fractions and", "decimals"]
+    assert wrap("linear_equations", 10) == ["linear_", "equations"]
+    assert wrap("abcdefgh", 3) == ["abc", "def", "gh"]
+    assert wrap("a\nb") == ["a", "b"]
 
 
 def test_spread_keeps_distances_with_least_movement():
-    assert _spread([0.0, 0.0], [1.0], [1.0, 1.0]) == pytest.approx([-0.5, 0.5])
-    assert _spread([0.0, 0.0], [1.0], [3.0, 1.0]) == pytest.approx([-0.25, 0.75])
-    assert _spread([0.0, 5.0, 4.0], [1.0, 1.0], [1.0, 1.0, 1.0]) == pytest.approx([0.0, 4.0, 5.0])
+    assert spread([0.0, 0.0], [1.0], [1.0, 1.0]) == pytest.approx([-0.5, 0.5])
+    assert spread([0.0, 0.0], [1.0], [3.0, 1.0]) == pytest.approx([-0.25, 0.75])
+    assert spread([0.0, 5.0, 4.0], [1.0, 1.0], [1.0, 1.0, 1.0]) == pytest.approx([0.0, 4.0, 5.0])
 
 
 def test_pictures_join_the_text_formats():

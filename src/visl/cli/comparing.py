@@ -105,10 +105,14 @@ def _matrix(edges: Iterable[tuple[Any, Any]], names: list[Any]) -> NDArray[np.bo
 
 
 def words(hidden: dict[str, Any], graph: dict[str, Any]) -> list[str]:
+    rows = (
+        ("each question's share of right answers", hidden["baseline_accuracy"], hidden["baseline_auroc"]),
+        ("visl", hidden["accuracy"], hidden["auroc"]),
+    )
+    title = f"{hidden['count']:,} hidden answers, predicted by"
     return [
-        f"Hidden answers ({hidden['count']:,}):  accuracy  AUROC",
-        f"  each question's share of right answers  {hidden['baseline_accuracy']:.3f}   {hidden['baseline_auroc']:.3f}",
-        f"  visl                                    {hidden['accuracy']:.3f}   {hidden['auroc']:.3f}",
+        f"{title:<42}accuracy   AUROC",
+        *(f"  {name:<40}{accuracy:8.3f}{auroc:8.3f}" for name, accuracy, auroc in rows),
         "",
         *_graph_words(graph),
     ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -57,21 +58,22 @@ def evaluate(
     from visl.cli.filling import read_model, refuse_same_file
     from visl.cli.tables import for_model, read_log, read_wide
     from visl.data.files import format_of, write_table
-    from visl.data.outputs import check_output
+    from visl.data.outputs import check_output, claim
 
     if out is not None:
         format_of(out)
         refuse_same_file(out, [table])
         check_output(out, force)
-    fitted = read_model(model)
-    with talk.stderr.status("Predicting hidden cells ..."):
-        if names is None:
-            X: Any = for_model(fitted, read_wide(table, row_label, drop or [], fitted.set_aside_))
-        else:
-            X, _ = read_log(table, names, row_label, drop or [], fitted.set_aside_)
-        scores = fitted.evaluate(X, hide, random_state=seed)
-    if out is not None:
-        write_table(scores, out, force)
+    with claim(out) if out is not None else nullcontext():
+        fitted = read_model(model)
+        with talk.stderr.status("Predicting hidden cells ..."):
+            if names is None:
+                X: Any = for_model(fitted, read_wide(table, row_label, drop or [], fitted.set_aside_))
+            else:
+                X, _ = read_log(table, names, row_label, drop or [], fitted.set_aside_)
+            scores = fitted.evaluate(X, hide, random_state=seed)
+        if out is not None:
+            write_table(scores, out, force)
     overall = scores.iloc[-1]
     summary = {
         "hide": hide,

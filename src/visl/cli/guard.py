@@ -36,7 +36,7 @@ def guarded(command: Callable[..., None]) -> Callable[..., None]:
 
     @functools.wraps(command)
     def run(*args: Any, **kwargs: Any) -> None:
-        with terminating(), _short_warnings():
+        with terminating(), _short_warnings(quiet=bool(kwargs.get("quiet"))):
             try:
                 command(*args, **kwargs)
                 sys.stdout.flush()
@@ -112,7 +112,7 @@ def _is_device_memory(error: Exception) -> bool:
 
 
 @contextmanager
-def _short_warnings() -> Iterator[None]:
+def _short_warnings(*, quiet: bool) -> Iterator[None]:
     """Warnings of this package are notices for the user; those of libraries are for programmers."""
 
     def show(
@@ -124,7 +124,8 @@ def _short_warnings() -> Iterator[None]:
         line: str | None = None,
     ) -> None:
         if category is UserWarning and filename.startswith(PACKAGE):
-            notice_line(str(message))
+            if not quiet:
+                notice_line(str(message))
         elif debugging():
             typer.echo(f"{filename}:{lineno}: {category.__name__}: {message}", err=True)
 

@@ -24,7 +24,7 @@ Missing = Annotated[float, typer.Option(metavar="SHARE", help="Share of cells th
 Mechanism = Annotated[
     str,
     typer.Option(
-        metavar="mcar|mar",
+        metavar="NAME",
         help="mcar: gaps fall anywhere. mar: some columns have none, and decide on the others' gaps.",
     ),
 ]
@@ -45,14 +45,18 @@ def education(
     ability: Annotated[
         str,
         typer.Option(
-            metavar="hierarchy|capped|linear",
+            metavar="NAME",
             help="hierarchy: a topic is mastered only with all its prerequisites. capped: ability is at most that in "
             "the weakest prerequisite. linear: ability is a weighted sum of that in the prerequisites.",
         ),
     ] = "hierarchy",
-    general: Annotated[bool, typer.Option(help="Students have a general ability besides.")] = True,
-    difficulties: Annotated[bool, typer.Option(help="Questions differ in difficulty.")] = True,
-    discriminations: Annotated[bool, typer.Option(help="Questions differ in how well they discriminate.")] = True,
+    no_general: Annotated[
+        bool, typer.Option("--no-general", help="Students have no general ability that shows in all topics.")
+    ] = False,
+    no_difficulties: Annotated[bool, typer.Option("--no-difficulties", help="Questions are all as hard.")] = False,
+    no_discriminations: Annotated[
+        bool, typer.Option("--no-discriminations", help="Questions all tell strong from weak students as well.")
+    ] = False,
     edge_probability: Annotated[
         float | None, typer.Option(metavar="NUMBER", help="Of each edge of a random graph; 0.2 if not given.")
     ] = None,
@@ -82,9 +86,9 @@ def education(
         questions,
         missing,
         ability,
-        general,
-        difficulties,
-        discriminations,
+        not no_general,
+        not no_difficulties,
+        not no_discriminations,
         mechanism,
         edge_probability=0.2 if edge_probability is None else edge_probability,
         rng=np.random.default_rng(seed),
@@ -117,9 +121,9 @@ def education(
         "missing": missing,
         "mechanism": mechanism,
         "ability": ability,
-        "general": general,
-        "difficulties": difficulties,
-        "discriminations": discriminations,
+        "general": not no_general,
+        "difficulties": not no_difficulties,
+        "discriminations": not no_discriminations,
         "edge_probability": edge_probability,
         "seed": seed,
     }
