@@ -31,7 +31,8 @@ class ElboTerms:
     def loss(self, config: Config, *, n_rows_total: int, n_groups: int, acyclicity_weight: float) -> Tensor:
         """Summed over the batch's rows, so that the gradients of batches add up to that of the whole table."""
         rows = self.nll + config.kl_latent_weight * self.kl_latent
-        graph = config.kl_edges_weight / n_groups * self.kl_edges + acyclicity_weight * self.acyclicity
+        kl_edges_weight = config.kl_edges_weight / (n_groups if config.kl_edges_over_groups else 1)
+        graph = kl_edges_weight * self.kl_edges + acyclicity_weight * self.acyclicity
         return rows + self.n_rows / n_rows_total * graph
 
 

@@ -91,18 +91,24 @@ def train(
         stage = 1 if epoch < config.stage_epochs[0] else 2
         # Stage 2 freezes q(G) and starts a fresh optimiser.
         if optimizer is None or (stage == 2 and epoch == config.stage_epochs[0] and state.step == 0):
-            optimizer = _stage_optimizer(model, stage, config.learning_rate, state)
+            optimizer = _stage_optimizer(model, stage, config, state)
         _run_epoch(model, data, config, optimizer, rng, state, seed, stage, should_stop)
         record = _close_epoch(state, stage, data.n_rows, config)
         on_epoch(record)
     return state.history
 
 
-def _stage_optimizer(model: VislModel, stage: int, learning_rate: float, state: TrainingState) -> torch.optim.Adam:
+def _stage_optimizer(model: VislModel, stage: int, config: Config, state: TrainingState) -> torch.optim.Adam:
     model.edges.requires_grad_(stage == 1)
     model.messages.backward_messages.requires_grad_(stage == 2)
-    learned = [parameter for parameter in model.parameters() if parameter.requires_grad]
-    optimizer = torch.optim.Adam(learned, lr=learning_rate, fused=True)
+    of_edges = set(model.edges.parameters())
+    networks = [p for p in model.parameters() if p.requires_grad and p not in of_edges]
+    edges = {
+        "params": [p for p in of_edges if p.requires_grad],
+        "lr": config.edge_learning_rate or config.learning_rate,
+    }
+    groups = [{"params": networks}, edges] if edges["params"] else [{"params": networks}]
+    optimizer = torch.optim.Adam(groups, lr=config.learning_rate, fused=True)
     if state.optimizer is not None:
         optimizer.load_state_dict(state.optimizer)
         state.optimizer = None
