@@ -12,6 +12,10 @@ COMMON = {
     "continuous_variance": 0.02,
     "kl_latent_weight": 0.001,
     "kl_edges_weight": 50.0,
+    "kl_edges_over_groups": True,
+    "edge_learning_rate": None,
+    "min_batches": 1,
+    "calibrate_noise": False,
     "acyclicity_weight": 50.0,
     "acyclicity_start_epoch": 5,
     "acyclicity_ramp": 0.1,
@@ -116,12 +120,26 @@ def test_stage_epochs(epochs, stages):
 
 def test_acyclicity_weight_by_hand():
     # 300 epochs: off in epochs 0 to 4, then 1/30, 2/30, ... of 50 over 10 % of the epochs, and 50 from epoch 34 on.
-    config = Config()
+    config = PRESETS["paper-synthetic"]
     assert [config.acyclicity_weight_at(epoch) for epoch in range(5)] == [0.0] * 5
     assert config.acyclicity_weight_at(5) == pytest.approx(50 / 30)
     assert config.acyclicity_weight_at(19) == pytest.approx(25.0)
     assert config.acyclicity_weight_at(33) < 50.0
     assert config.acyclicity_weight_at(34) == config.acyclicity_weight_at(299) == 50.0
+
+
+def test_acyclicity_is_not_off_for_the_whole_of_a_short_first_stage():
+    # 20 epochs: stage 1 has 10, so the term is off in 1 of them; then 2 epochs of ramp to 20.
+    config = Config(epochs=20)
+    assert [config.acyclicity_weight_at(epoch) for epoch in range(4)] == [0.0, 10.0, 20.0, 20.0]
+
+
+def test_small_tables_have_smaller_batches_unless_the_user_says_so():
+    assert Config().batch_rows(5000) == 100
+    assert Config().batch_rows(95) == 10  # at least 10 steps an epoch
+    assert Config().batch_rows(3) == 1
+    assert build_config(batch_size=50).batch_rows(95) == 50
+    assert PRESETS["paper-synthetic"].batch_rows(150) == 100
 
 
 def test_acyclicity_weight_without_ramp_or_delay():

@@ -57,10 +57,14 @@ def test_gaussian_kl_equals_torch_distributions():
 
 def test_loss_by_hand():
     terms = ElboTerms(*map(torch.tensor, (100.0, 2000.0, 30.0, 0.4)), n_rows=10)
-    config = Config(kl_latent_weight=0.001, kl_edges_weight=50.0)
+    config = Config(kl_latent_weight=0.001, kl_edges_weight=50.0, kl_edges_over_groups=True)
     loss = terms.loss(config, n_rows_total=40, n_groups=5, acyclicity_weight=20.0)
     # 100 + .001 * 2000 + 10/40 (50/5 * 30 + 20 * .4)
     assert loss.item() == pytest.approx(102 + 0.25 * 308)
+    config = Config(kl_latent_weight=0.001, kl_edges_weight=3.0)
+    loss = terms.loss(config, n_rows_total=40, n_groups=5, acyclicity_weight=20.0)
+    # 100 + .001 * 2000 + 10/40 (3 * 30 + 20 * .4)
+    assert loss.item() == pytest.approx(102 + 0.25 * 98)
 
 
 def test_nll_by_hand():

@@ -47,7 +47,7 @@ def _check_number(
 @dataclass(frozen=True)
 class Config:
     # -- size of the model
-    latent_dim: int = 64  # d of every z_m; also the width of every hidden layer (paper: 256; ours: a laptop's)
+    latent_dim: int = 32  # d of every z_m, and the width of every hidden layer (paper: 256 to 15; ours: a laptop's)
     message_steps: int = 3  # T, rounds of message passing (paper)
 
     # -- prior and posterior
@@ -56,20 +56,21 @@ class Config:
     edge_temperature: float = 0.5  # of the Gumbel-softmax samples of the graph (paper)
     continuous_variance: float = 0.02  # Gaussian likelihood, on values scaled to [0, 1] (paper)
 
-    # -- weights of the loss, relative to the likelihood summed over rows and columns (authors)
-    kl_latent_weight: float = 0.001
-    kl_edges_weight: float = 1.0  # of KL(G) for the whole table (the ELBO's own)
+    # -- weights of the loss, relative to the likelihood summed over rows and columns
+    kl_latent_weight: float = 0.001  # (authors)
+    kl_edges_weight: float = 3.0  # of KL(G), once for the whole table (ours; 1 is the ELBO's own)
     kl_edges_over_groups: bool = False  # divide that weight by the number of groups (authors, with weight 50)
-    acyclicity_weight: float = 50.0  # divided by the number of rows
-    acyclicity_start_epoch: int = 5  # the acyclicity term is off before this epoch ...
-    acyclicity_ramp: float = 0.1  # ... and grows linearly over this share of the epochs
+    acyclicity_weight: float = 20.0  # once for the whole table (ours; authors: 50)
+    acyclicity_start_epoch: int = 5  # the acyclicity term is off before this epoch (authors) ...
+    acyclicity_ramp: float = 0.1  # ... and grows linearly over this share of the epochs (authors)
     acyclicity_on: str = "probabilities"  # "probabilities" (authors) or "sample" (paper)
 
     # -- training
-    epochs: int = 300  # half of them for each stage (paper)
-    batch_size: int = 100  # (paper)
+    epochs: int = 200  # half of them for each stage (paper: 300; ours: a laptop's)
+    batch_size: int = 100  # rows (paper) ...
+    min_batches: int = 10  # ... but fewer in a small table, so that an epoch has this many steps (ours)
     learning_rate: float = 1e-3  # Adam (paper)
-    edge_learning_rate: float | None = None  # of the edge posterior alone; None: learning_rate (paper)
+    edge_learning_rate: float | None = 0.03  # of the edge posterior (ours); None: learning_rate (paper)
     max_drop_rate: float = 0.99  # each row hides a share U(0, this) of its observed cells from the encoder (authors)
 
     # -- inference
@@ -77,7 +78,7 @@ class Config:
     calibrate_noise: bool = True  # spread of continuous draws from held-out residuals, else continuous_variance (ours)
 
     def __post_init__(self) -> None:
-        for name in ("latent_dim", "message_steps", "epochs", "batch_size", "n_draws"):
+        for name in ("latent_dim", "message_steps", "epochs", "batch_size", "min_batches", "n_draws"):
             _check_whole_number(name, getattr(self, name))
         for name in ("edge_temperature", "continuous_variance", "learning_rate"):
             _check_number(name, getattr(self, name), above=0.0)
@@ -98,10 +99,15 @@ class Config:
         second = self.epochs // 2
         return self.epochs - second, second
 
+    def batch_rows(self, n_rows: int) -> int:
+        """Rows of a batch in a table of this many."""
+        return min(self.batch_size, math.ceil(n_rows / self.min_batches))
+
     def acyclicity_weight_at(self, epoch: int) -> float:
         """Weight in this epoch of the whole run, counted from 0."""
+        start = min(self.acyclicity_start_epoch, self.stage_epochs[0] // 10)  # a short run must not miss it
         ramp_epochs = max(1.0, self.acyclicity_ramp * self.epochs)
-        grown = (epoch - self.acyclicity_start_epoch + 1) / ramp_epochs
+        grown = (epoch - start + 1) / ramp_epochs
         return self.acyclicity_weight * min(1.0, max(0.0, grown))
 
 
@@ -115,7 +121,15 @@ def default_edge_probability(n_groups: int) -> float:
 
 
 # What the three experiments of the paper share: the authors' weights, and the paper's variance as the spread of draws.
-_PAPER = Config(kl_edges_weight=50.0, kl_edges_over_groups=True, acyclicity_weight=50.0, calibrate_noise=False)
+_PAPER = Config(
+    kl_edges_weight=50.0,
+    kl_edges_over_groups=True,
+    acyclicity_weight=50.0,
+    epochs=300,
+    min_batches=1,
+    edge_learning_rate=None,
+    calibrate_noise=False,
+)
 
 PRESETS: dict[str, Config] = {
     "default": Config(),
@@ -148,4 +162,7 @@ def build_config(preset: str | None = None, **settings: Any) -> Config:
     for setting in settings:
         if setting not in known:
             raise InputError(f"unknown setting {setting!r}: use one of {', '.join(sorted(known))}")
-    return replace(PRESETS[name], **{key: value for key, value in settings.items() if value is not None})
+    given = {key: value for key, value in settings.items() if value is not None}
+    if "batch_size" in given:  # the user's word is taken as it is
+        given.setdefault("min_batches", 1)
+    return replace(PRESETS[name], **given)

@@ -127,7 +127,7 @@ def _run_epoch(
     should_stop: Callable[[TrainingState], bool],
 ) -> None:
     order = _epoch_order(data.n_rows, seed, state.epoch).to(data.values.device)
-    batches = order.split(config.batch_size)
+    batches = order.split(config.batch_rows(data.n_rows))
     sums = torch.tensor(state.sums, dtype=torch.float64, device=order.device)
     for rows in batches[state.step :]:
         cells = data.batch(rows)
