@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
@@ -21,6 +21,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from visl import store
 from visl.config import Config, build_config
+from visl.data.align import all_text, match_log, match_table
 from visl.data.codec import Encoded, decode_cells, encode, infer_schema
 from visl.data.frames import fill, probability_frame
 from visl.data.groups import resolve_groups
@@ -32,15 +33,14 @@ from visl.errors import InputError
 from visl.graph.acyclicity import project_to_dag
 from visl.inference import AskedCells, Imputer, calibrate_noise
 from visl.model import VislModel
+from visl.persistence import from_document, to_document
 from visl.schema import CONTINUOUS, Schema
 from visl.scoring import score_hidden
-from visl.table import Table, mix_bits
-from visl.training import TrainingState, train
+from visl.training import TrainingState, find_device, train
 
 # Settings of the constructor that a preset fills in when they are None.
 PRESET_SETTINGS = ("epochs", "batch_size", "learning_rate", "latent_dim", "message_steps", "n_draws")
 MAX_SEED = 2**31 - 1
-NAMES_DIFFER = "The feature names should match those that were passed during fit.\n"  # scikit-learn's words
 
 
 def _has_discrete_columns(model: VISL) -> bool:
@@ -151,14 +151,14 @@ class VISL(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
             schema.groups, self.edge_prior, self.forbidden_edges, self.required_edges, default=config.edge_prior
         )
         table = encode(source, schema).table
-        self.fingerprint_ = _fingerprint(table)
+        self.fingerprint_, self.order_fingerprint_ = (table.fingerprint(ordered=ordered) for ordered in (False, True))
         self.seed_ = int(check_random_state(self.random_state).randint(MAX_SEED))
         self.columns_ = source.names
         self.set_aside_ = list(set_aside)
         self.n_rows_ = source.n_rows
         self.notices_ = _notices(schema)
         rng = torch.Generator().manual_seed(self.seed_)
-        self.model_ = VislModel(schema, config, torch.from_numpy(prior).float(), rng).to(_device(self.device))
+        self.model_ = VislModel(schema, config, torch.from_numpy(prior).float(), rng).to(find_device(self.device))
         state = None if checkpoint is None else self._go_on_from(checkpoint)
         on_start()
         history = train(
@@ -249,25 +249,25 @@ class VISL(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
 
         rows, columns: ids, pair by pair.
         """
-        source = self._read(X, reset=False)
-        encoded = encode(source, self.schema_)
+        encoded = self._encode(X)
         row = _positions(rows, X.row_ids, X.row_name)
         column = _positions(columns, np.array([c.name for c in self.schema_.columns], object), X.column_name)
         order = np.argsort(row, kind="stable")
         asked = AskedCells(row[order], column[order])
+        known, known_codes = encoded.table.find(asked.row, asked.column)
         imputer = self._imputer()
-        codes, shares = imputer.point(encoded.table, asked), imputer.probabilities(encoded.table, asked)
+        codes = np.where(known, known_codes, imputer.point(encoded.table, asked))
+        shares = np.where(known, 1.0, imputer.probabilities(encoded.table, asked).max(1, initial=0.0))
         discrete = np.array([c.kind != CONTINUOUS for c in self.schema_.columns])[asked.column]
-        best = np.where(discrete, shares.max(1, initial=0.0), np.nan)
-        codes, best = _with_known(encoded, asked, codes, best, discrete)
+        values = decode_cells(self.schema_, asked.column, codes, round_integers=self.round_integers)
+        values, shares = encoded.keep_unseen(asked.row, asked.column, values, np.where(discrete, shares, np.nan))
         back = np.argsort(order)
-        values = decode_cells(self.schema_, asked.column, codes, round_integers=self.round_integers)[back]
         return pd.DataFrame(
             {
                 X.row_name: np.asarray(rows),
                 X.column_name: np.asarray(columns),
-                X.value_name: pd.Series(values.tolist()),
-                "probability": best[back],
+                X.value_name: pd.Series(values[back].tolist()),
+                "probability": shares[back],
             }
         )
 
@@ -279,8 +279,8 @@ class VISL(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         _check_level(level)
         if not 0 < hide < 1:
             raise InputError(f"hide is {hide!r}: give a share between 0 and 1")
-        table = encode(self._read(X, reset=False), self.schema_).table
-        if _fingerprint(table) == self.fingerprint_:
+        table = self._encode(X).table
+        if table.fingerprint(ordered=False) == self.fingerprint_:
             warnings.warn(
                 "these rows were used in fit, so the scores flatter the model: give held-out rows", stacklevel=2
             )
@@ -294,74 +294,42 @@ class VISL(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     def save(self, folder: str | Path, *, overwrite: bool = False) -> None:
         """Write the model as a folder of safetensors and JSON, whole or not at all."""
         check_is_fitted(self, "graph_")
-        store.save(folder, self.model_, self._document(), force=overwrite)
+        store.save(folder, self.model_, to_document(self), force=overwrite)
 
     @classmethod
-    def load(cls, folder: str | Path, *, device: str = "auto") -> Self:
+    def load(cls, folder: str | Path, *, device: str = "auto") -> VISL:
         """The model as it was saved, on this machine's device."""
-        model, document, state = store.load(folder, _device(device))
+        model, document, state = store.load(folder, find_device(device))
         if state is not None:
             raise InputError(f"{folder} is the checkpoint of an unfinished fit: go on with `visl fit ... --resume`")
         try:
-            return cls._from_document(model, document, device)
+            return from_document(cls, model, document, device)
         except (KeyError, TypeError, ValueError) as error:
             raise InputError(f"the model in {folder} is damaged ({error!r}): fit it again") from error
 
-    def _document(self) -> dict[str, Any]:
-        """Beside the network: the constructor's settings, with files and tables resolved, and what was learned."""
-        settings = ("preset", *PRESET_SETTINGS, "edge_threshold", "round_integers", "verbose")
-        learned = ("seed_", "columns_", "set_aside_", "n_rows_", "notices_", "fingerprint_")
-        has_prior = any(given is not None for given in (self.edge_prior, self.forbidden_edges, self.required_edges))
-        return {
-            "settings": {name: getattr(self, name) for name in settings},
-            "random_state": self.random_state if isinstance(self.random_state, int) else None,
-            "kinds": list(self.kinds.items()) if isinstance(self.kinds, Mapping) else self.kinds,
-            "has_prior": has_prior,
-            "learned": {name: getattr(self, name) for name in learned},
-            "named": hasattr(self, "feature_names_in_"),
-            "history": self.history_.to_dict("records") if hasattr(self, "history_") else [],
-        }
-
-    @classmethod
-    def _from_document(cls, model: VislModel, document: dict[str, Any], device: str) -> Self:
-        schema, kinds = model.schema, document["kinds"]
-        self = cls(**document["settings"], random_state=document["random_state"], device=device)
-        self.kinds = dict(kinds) if isinstance(kinds, list) else kinds
-        self.groups = {column.name: column.group for column in schema.columns} if schema.grouped else None
-        self.model_ = model
-        for name, value in document["learned"].items():
-            setattr(self, name, value)
-        self._set_features(self.columns_, named=document["named"])
-        self._finish(document["history"])
-        if document["has_prior"]:
-            prior = pd.DataFrame(
-                model.edges.prior.cpu().numpy(), index=list(schema.groups), columns=list(schema.groups)
-            )
-            self.edge_prior = prior.loc[self.groups_, self.groups_]
-        return self
-
     def _save_checkpoint(self, folder: str | Path, state: TrainingState) -> None:
         """Where an interrupted `_fit` can go on."""
-        store.save(folder, self.model_, self._document(), state=state, force=True)
+        store.save(folder, self.model_, to_document(self), state=state, force=True)
 
     def _go_on_from(self, checkpoint: str | Path) -> TrainingState:
         """Load a checkpoint into the model of this fit, after checking that it is of the same table and settings."""
-        model, document, state = store.load(checkpoint, _device(self.device))
+        model, document, state = store.load(checkpoint, find_device(self.device))
         if state is None:
             raise InputError(f"{checkpoint} is a finished model, not a checkpoint: there is nothing to resume")
-        same_settings = (
-            model.config == self.model_.config
-            and model.schema == self.model_.schema
-            and torch.equal(model.edges.prior, self.model_.edges.prior)
-            and (self.random_state is None or document["learned"]["seed_"] == self.seed_)
+        learned, ours = document["learned"], self.model_
+        same = (
+            model.config == ours.config
+            and model.schema == ours.schema
+            and torch.equal(model.edges.prior, ours.edges.prior)
+            and learned["order_fingerprint_"] == self.order_fingerprint_
+            and (self.random_state is None or learned["seed_"] == self.seed_)
         )
-        if document["learned"]["fingerprint_"] != self.fingerprint_ or not same_settings:
+        if not same:
             raise InputError(
                 f"the checkpoint {checkpoint} is of another table or other settings: resume with those it was made "
                 "with, or start afresh without --resume"
             )
-        self.seed_, self.random_state = document["learned"]["seed_"], document["random_state"]
-        self.model_ = model
+        self.seed_, self.random_state, self.model_ = learned["seed_"], document["random_state"], model
         return state
 
     # -- reading tables
@@ -375,14 +343,11 @@ class VISL(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         source = read_source(self._checked(X, reset=reset))
         if reset:
             _check_shape(source)
-            self._set_features(source.names, named=not isinstance(X, LongLog) and _all_text(source.names))
+            self._set_features(source.names, named=not isinstance(X, LongLog) and all_text(source.names))
             return source
-        if not isinstance(X, LongLog):
-            return self._aligned(source)
-        # A log names only the columns that somebody answered.
-        position = find_ids(np.array(self.columns_, object), X.column_ids)
-        _refuse_extra([name for name, at in zip(source.names, position, strict=True) if at < 0])
-        return _renamed(source, [self.columns_[at] for at in position])
+        if isinstance(X, LongLog):
+            return match_log(source, X, self.columns_)
+        return match_table(source, self.columns_, named=hasattr(self, "feature_names_in_"))
 
     def _checked(self, X: Any, *, reset: bool) -> Any:
         if isinstance(X, LongLog):
@@ -409,39 +374,21 @@ class VISL(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         elif hasattr(self, "feature_names_in_"):
             del self.feature_names_in_
 
-    def _aligned(self, source: Source) -> Source:
-        """Columns matched by name where both sides have names, else by position."""
-        fitted = hasattr(self, "feature_names_in_")
-        if _all_text(source.names) and fitted:
-            missing = [name for name in self.columns_ if name not in source.names]
-            if missing:
-                names = ", ".join(map(repr, missing[:5]))
-                raise InputError(
-                    f"{NAMES_DIFFER}Feature names seen at fit time, yet now missing: {names}. "
-                    "Add them, with gaps if they are not known"
-                )
-            _refuse_extra([name for name in source.names if name not in self.schema_.position])
-            return source
-        if len(source.names) != self.n_features_in_:
-            raise InputError(
-                f"X has {len(source.names)} features, but VISL is expecting {self.n_features_in_} features as input"
-            )
-        if _all_text(source.names) and not fitted:
-            warnings.warn("X has feature names, but VISL was fitted without feature names", stacklevel=4)
-        return _renamed(source, self.columns_)
-
-    def _read_gaps(self, X: Any) -> tuple[Any, Encoded, AskedCells]:
+    def _encode(self, X: Any) -> Encoded:
         check_is_fitted(self, "graph_")
-        if isinstance(X, LongLog):
-            raise InputError("a long log has no cells to fill in place: use predict_cells (`visl impute --cells`)")
-        source = self._read(X, reset=False)
-        encoded = encode(source, self.schema_)
-        for name, levels in encoded.unseen.items():
+        encoded = encode(self._read(X, reset=False), self.schema_)
+        for name, levels in encoded.unseen_levels(self.schema_).items():
             warnings.warn(
                 f"column {name!r} holds {', '.join(map(repr, levels[:5]))}, never seen in fit: left as it is, and "
                 "treated as not observed",
-                stacklevel=3,
+                stacklevel=4,
             )
+        return encoded
+
+    def _read_gaps(self, X: Any) -> tuple[Any, Encoded, AskedCells]:
+        if isinstance(X, LongLog):
+            raise InputError("a long log has no cells to fill in place: use predict_cells (`visl impute --cells`)")
+        encoded = self._encode(X)
         return self._checked(X, reset=False), encoded, AskedCells(*encoded.gaps())
 
     def _imputer(self, n_draws: int | None = None) -> Imputer:
@@ -464,18 +411,6 @@ class VISL(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         return tags
 
 
-def _device(name: str) -> torch.device:
-    if name == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    try:
-        device = torch.device(name)
-        torch.zeros(1, device=device)
-    except (RuntimeError, AssertionError, TypeError) as error:
-        reason = str(error).splitlines()[0]
-        raise InputError(f"device {name!r} cannot be used here ({reason}): use 'auto' or 'cpu'") from error
-    return device
-
-
 def _check_shape(source: Source) -> None:
     if not source.columns:
         raise InputError("the table has no columns (0 feature(s))")
@@ -483,30 +418,9 @@ def _check_shape(source: Source) -> None:
         raise InputError(f"the table has {source.n_rows} row(s) (n_samples = {source.n_rows}): at least 2 are needed")
 
 
-def _all_text(names: list[Name]) -> bool:
-    return all(isinstance(name, str) for name in names)
-
-
-def _renamed(source: Source, names: list[Name]) -> Source:
-    columns = tuple(replace(column, name=name) for column, name in zip(source.columns, names, strict=True))
-    return Source(source.n_rows, columns)
-
-
-def _refuse_extra(extra: list[Name]) -> None:
-    if extra:
-        raise InputError(
-            f"{NAMES_DIFFER}Feature names unseen at fit time: {', '.join(map(repr, extra[:5]))}. Leave them out"
-        )
-
-
 def _check_level(level: float) -> None:
     if not 0 < level < 1:
         raise InputError(f"level is {level!r}: give a share between 0 and 1, such as 0.9")
-
-
-def _fingerprint(table: Table) -> int:
-    """The same for the same rows in any order."""
-    return int(np.append(table.row_keys(), mix_bits(np.array(table.n_rows))).sum(dtype=np.uint64))
 
 
 def _notices(schema: Schema) -> list[str]:
@@ -515,18 +429,6 @@ def _notices(schema: Schema) -> list[str]:
         f"column {column.name!r} has one value only: its gaps are filled with it, and it can tell nothing about others"
         for column in constant
     ]
-
-
-def _with_known(
-    encoded: Encoded, asked: AskedCells, codes: NDArray, best: NDArray, discrete: NDArray[np.bool_]
-) -> tuple[NDArray, NDArray]:
-    """Asked cells that were observed keep their own value, with probability 1."""
-    table, width = encoded.table, encoded.table.n_columns
-    known = table.row_of_cell * width + table.columns
-    at = np.searchsorted(known, asked.row * width + asked.column).clip(max=max(0, len(known) - 1))
-    found = known[at] == asked.row * width + asked.column if len(known) else np.zeros(len(asked), bool)
-    codes = np.where(found, table.values[at] if len(known) else 0, codes)
-    return codes, np.where(found & discrete, 1.0, best)
 
 
 def _positions(ids: Any, known: NDArray, name: str) -> NDArray[np.int64]:

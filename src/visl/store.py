@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+import visl
 from visl.config import Config
 from visl.data.outputs import write_folder_whole
 from visl.errors import InputError
@@ -35,6 +36,7 @@ def save(
     content = {
         "format": "visl",
         "version": FORMAT_VERSION,
+        "written_by": f"visl {visl.__version__}",
         "checkpoint": state is not None,
         "config": asdict(model.config),
         "schema": model.schema.to_json(),

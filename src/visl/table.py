@@ -82,6 +82,22 @@ class Table:
         rows, columns = np.nonzero(~observed)
         return rows, columns
 
+    def find(
+        self, rows: NDArray[np.int64], columns: NDArray[np.int64]
+    ) -> tuple[NDArray[np.bool_], NDArray[np.float32]]:
+        """Which of the given cells are observed, and their values (0 where not).  (n,), (n,) -> (n,), (n,)"""
+        known, asked = self.row_of_cell * self.n_columns + self.columns, rows * self.n_columns + columns
+        at = np.searchsorted(known, asked)
+        found = np.append(known, -1)[at] == asked
+        return found, np.where(found, np.append(self.values, np.float32(0))[at], np.float32(0))
+
+    def fingerprint(self, *, ordered: bool) -> int:
+        """The same for the same rows; ordered: in the same order."""
+        keys = self.row_keys()
+        if ordered:
+            keys = mix_bits(keys ^ mix_bits(np.arange(self.n_rows, dtype=np.uint64)))
+        return int(np.append(keys, mix_bits(np.array(self.n_rows))).sum(dtype=np.uint64))
+
     def row_keys(self) -> NDArray[np.uint64]:
         """A 64-bit key of each row's content: equal for equal rows, whatever stands around them.  (N,)"""
         values = self.values + np.float32(0)  # makes -0 a 0

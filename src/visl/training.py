@@ -42,6 +42,19 @@ class TrainingState:
         return self.epoch == 0 and self.step == 0
 
 
+def find_device(name: str) -> torch.device:
+    """The named device, "auto" being a GPU if there is one, after checking that it can be used."""
+    if name == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        device = torch.device(name)
+        torch.zeros(1, device=device)
+    except (RuntimeError, AssertionError, TypeError) as error:
+        reason = str(error).splitlines()[0]
+        raise InputError(f"device {name!r} cannot be used here ({reason}): use 'auto' or 'cpu'") from error
+    return device
+
+
 class DeviceTable:
     """A table's cells as tensors on the training device; batches of rows are gathered there."""
 
@@ -107,7 +120,7 @@ def _stage_optimizer(model: VislModel, stage: int, config: Config, state: Traini
         "params": [p for p in of_edges if p.requires_grad],
         "lr": config.edge_learning_rate or config.learning_rate,
     }
-    groups = [{"params": networks}, edges] if edges["params"] else [{"params": networks}]
+    groups: list[dict[str, Any]] = [{"params": networks}, edges] if edges["params"] else [{"params": networks}]
     optimizer = torch.optim.Adam(groups, lr=config.learning_rate, fused=True)
     if state.optimizer is not None:
         optimizer.load_state_dict(state.optimizer)

@@ -42,7 +42,7 @@ class Encoded:
     # Cells that hold a level never seen in training: not a gap to fill, but nothing the model can read either.
     unseen_rows: NDArray[np.int64]
     unseen_columns: NDArray[np.int64]  # model order
-    unseen: dict[Name, list[Any]]  # the levels themselves, by column
+    unseen_values: NDArray  # the levels themselves
 
     def gaps(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Rows and columns (model order) of the cells to fill, sorted by row."""
@@ -53,29 +53,42 @@ class Encoded:
         kept = ~np.isin(rows * width + columns, self.unseen_rows * width + self.unseen_columns)
         return rows[kept], columns[kept]
 
+    def keep_unseen(
+        self, rows: NDArray[np.int64], columns: NDArray[np.int64], values: NDArray, shares: NDArray
+    ) -> tuple[NDArray, NDArray]:
+        """Predicted cells that in truth hold a level never seen keep it, with probability 1.  all: (n,)"""
+        for row, column, value in zip(self.unseen_rows, self.unseen_columns, self.unseen_values, strict=True):
+            here = (rows == row) & (columns == column)
+            values[here], shares[here] = value, 1.0
+        return values, shares
+
+    def unseen_levels(self, schema: Schema) -> dict[Name, list[Any]]:
+        """By column, each once."""
+        levels: dict[Name, list[Any]] = {}
+        for j, value in zip(self.unseen_columns.tolist(), self.unseen_values.tolist(), strict=True):
+            seen = levels.setdefault(schema.columns[j].name, [])
+            if value not in seen:
+                seen.append(value)
+        return levels
+
 
 def encode(source: Source, schema: Schema) -> Encoded:
     """Columns are matched by name; a column that the source does not have is all gaps."""
     by_name = {data.name: data for data in source.columns}
-    rows, columns, values = [], [], []
-    unseen_rows, unseen_columns, unseen = [], [], {}
+    none = (np.zeros(0, np.int64), np.zeros(0, np.int64))
+    known, unseen = [(*none, np.zeros(0, np.float32))], [(*none, np.zeros(0, object))]
     for j, column in enumerate(schema.columns):
         data = by_name.get(column.name)
         if data is None:  # a long log in which nobody has answered this column
             continue
         codes = _encode_column(data, column)
-        known = codes >= 0 if column.kind != CONTINUOUS else np.ones(len(codes), bool)
-        if not known.all():
-            unseen[column.name] = list(dict.fromkeys(data.values[~known].tolist()))
-            unseen_rows.append(data.rows[~known])
-            unseen_columns.append(np.full((~known).sum(), j))
-        rows.append(data.rows[known])
-        columns.append(np.full(known.sum(), j))
-        values.append(codes[known])
-    none = np.zeros(0, np.int64)
-    cells = (np.concatenate([none, *parts]) for parts in (rows, columns, values))
-    table = Table.from_cells(next(cells), next(cells), next(cells), (source.n_rows, len(schema.columns)))
-    return Encoded(table, np.concatenate([none, *unseen_rows]), np.concatenate([none, *unseen_columns]), unseen)
+        is_known = codes >= 0 if column.levels else np.ones(len(codes), bool)
+        columns = np.full(len(codes), j)
+        known.append((data.rows[is_known], columns[is_known], codes[is_known]))
+        unseen.append((data.rows[~is_known], columns[~is_known], data.values[~is_known].astype(object)))
+    rows, columns, values = (np.concatenate(parts) for parts in zip(*known, strict=True))
+    table = Table.from_cells(rows, columns, values, (source.n_rows, len(schema.columns)))
+    return Encoded(table, *(np.concatenate(parts) for parts in zip(*unseen, strict=True)))
 
 
 def decode(column: Column, codes: NDArray, *, round_integers: bool) -> NDArray:
