@@ -22,7 +22,7 @@ from visl.nets.readout import KindOutput
 from visl.schema import CATEGORICAL
 from visl.table import Table, mix_bits
 
-FLOATS_AT_ONCE = 1 << 24  # rows are taken in chunks so that no tensor is larger than about this (64 MiB)
+FLOATS_AT_ONCE = 1 << 20  # rows are taken in chunks so that tensors stay near this size; larger ones were slower
 CALIBRATION_ROWS = 2000
 CALIBRATION_HIDDEN = 0.3  # share of the observed cells hidden to measure residuals, as in the paper's test protocol
 MIN_CALIBRATION_CELLS = 20  # a column with fewer hidden cells takes the residuals of all columns together
