@@ -129,9 +129,9 @@ def test_acyclicity_weight_by_hand():
 
 
 def test_acyclicity_is_not_off_for_the_whole_of_a_short_first_stage():
-    # 20 epochs: stage 1 has 10, so the term is off in 1 of them; then 2 epochs of ramp to 20.
+    # 20 epochs: stage 1 has 10, so the term is off in 1 of them; then 2 epochs of ramp to 5.
     config = Config(epochs=20)
-    assert [config.acyclicity_weight_at(epoch) for epoch in range(4)] == [0.0, 10.0, 20.0, 20.0]
+    assert [config.acyclicity_weight_at(epoch) for epoch in range(4)] == [0.0, 2.5, 5.0, 5.0]
 
 
 def test_small_tables_have_smaller_batches_unless_the_user_says_so():

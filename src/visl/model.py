@@ -12,6 +12,7 @@ from visl.config import Config, default_edge_probability
 from visl.graph.acyclicity import dag_penalty
 from visl.graph.posterior import EdgePosterior
 from visl.nets.encoder import Encoder
+from visl.nets.layers import uniform_parameter
 from visl.nets.layout import Cells
 from visl.nets.messages import MessagePassing
 from visl.nets.readout import KindOutput, ReadOut
@@ -49,7 +50,9 @@ class VislModel(nn.Module):
         self.schema, self.config, self.n_groups = schema, config, M
         self.edges = EdgePosterior(prior, start, config.edge_temperature)
         self.encoder = Encoder(schema, d, rng)
-        self.messages = MessagePassing(d, config.message_steps, rng)
+        self.messages = MessagePassing(d, config.message_steps, rng, keep_own=config.keep_own)
+        # What tells the groups apart where networks are shared: without it only the graph does.  (M, d)
+        self.group_embedding = uniform_parameter((M, d), d, rng) if config.group_embeddings else None
         self.readout = ReadOut(schema, d, config.continuous_variance, rng)
         self.register_buffer("noise_variance", torch.full((len(schema.columns),), config.continuous_variance))
 
@@ -58,7 +61,7 @@ class VislModel(nn.Module):
         mean, log_variance = self.encoder(cells, shown)
         noise = torch.randn(mean.shape, generator=rng, device=mean.device, dtype=mean.dtype)
         edges = self.edges.sample(rng)
-        z = mean + noise * (0.5 * log_variance).exp()
+        z = self._latent(mean, log_variance, noise)
         penalised = edges if self.config.acyclicity_on == "sample" else self.edges.probabilities()
         return ElboTerms(
             nll=self._negative_log_likelihood(self.messages(z, edges, backward=backward), cells),
@@ -80,8 +83,13 @@ class VislModel(nn.Module):
         noise: (S, B, M, d) or (S, 1, M, d) standard normal; edges: (S, M, M).
         """
         mean, log_variance = self.encoder(cells)
-        z = self.messages(mean + noise * (0.5 * log_variance).exp(), edges, backward=self.uses_backward)
+        z = self.messages(self._latent(mean, log_variance, noise), edges, backward=self.uses_backward)
         return self.readout(z, *asked)
+
+    def _latent(self, mean: Tensor, log_variance: Tensor, noise: Tensor) -> Tensor:
+        """A draw of q(Z), as the messages start from it."""
+        z = mean + noise * (0.5 * log_variance).exp()
+        return z if self.group_embedding is None else z + self.group_embedding
 
     @property
     def uses_backward(self) -> bool:

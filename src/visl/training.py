@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,6 +16,7 @@ from visl.model import ElboTerms, VislModel
 from visl.nets.layout import Cells
 from visl.table import Table
 
+ONE_THREAD_BELOW = 100_000  # floats of a batch's latent vectors, B * M * d
 TERMS = ("loss", "nll", "kl_latent", "kl_edges", "acyclicity")
 
 
@@ -100,15 +102,28 @@ def train(
     if state.rng_state is not None:
         rng.set_state(state.rng_state)
     optimizer: torch.optim.Adam | None = None
-    for epoch in range(state.epoch, config.epochs):
-        stage = 1 if epoch < config.stage_epochs[0] else 2
-        # Stage 2 freezes q(G) and starts a fresh optimiser.
-        if optimizer is None or (stage == 2 and epoch == config.stage_epochs[0] and state.step == 0):
-            optimizer = _stage_optimizer(model, stage, config, state)
-        _run_epoch(model, data, config, optimizer, rng, state, seed, stage, should_stop)
-        record = _close_epoch(state, stage, data.n_rows, config)
-        on_epoch(record)
+    floats = config.batch_rows(data.n_rows) * model.n_groups * config.latent_dim
+    with _threads_for(floats):
+        for epoch in range(state.epoch, config.epochs):
+            stage = 1 if epoch < config.stage_epochs[0] else 2
+            # Stage 2 freezes q(G) and starts a fresh optimiser.
+            if optimizer is None or (stage == 2 and epoch == config.stage_epochs[0] and state.step == 0):
+                optimizer = _stage_optimizer(model, stage, config, state)
+            _run_epoch(model, data, config, optimizer, rng, state, seed, stage, should_stop)
+            record = _close_epoch(state, stage, data.n_rows, config)
+            on_epoch(record)
     return state.history
+
+
+@contextmanager
+def _threads_for(floats: int) -> Iterator[None]:
+    """Steps on small tensors run on one thread: more gain little, and lose much where other programs use the cores."""
+    before = torch.get_num_threads()
+    try:
+        torch.set_num_threads(1 if floats < ONE_THREAD_BELOW else before)
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 def _stage_optimizer(model: VislModel, stage: int, config: Config, state: TrainingState) -> torch.optim.Adam:

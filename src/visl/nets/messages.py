@@ -36,11 +36,13 @@ class MessagePassing(nn.Module):
 
     The bracket is the backward flow, child to parent, of stage 2: h_b(i -> k) = MLP_b([z_i, z_k]) is what the edge
     i -> k lets flow back from k to i. With the edges reversed it is the same sum as the forward one.
+
+    keep_own: z_i <- z_i + MLP_e2n(...) instead, so that a node without parents still knows its own value.
     """
 
-    def __init__(self, dim: int, n_steps: int, rng: torch.Generator) -> None:
+    def __init__(self, dim: int, n_steps: int, rng: torch.Generator, *, keep_own: bool = False) -> None:
         super().__init__()
-        self.n_steps = n_steps
+        self.n_steps, self.keep_own = n_steps, keep_own
         self.forward_messages = EdgeMessages(dim, rng)
         self.backward_messages = EdgeMessages(dim, rng)
         self.update = Mlp(dim, dim, dim, rng)
@@ -51,5 +53,5 @@ class MessagePassing(nn.Module):
             received = self.forward_messages(z, edges)
             if backward:
                 received = received + self.backward_messages(z, edges.mT)
-            z = self.update(received)
+            z = z + self.update(received) if self.keep_own else self.update(received)
         return z
