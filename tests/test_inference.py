@@ -24,7 +24,12 @@ SCHEMA = Schema(COLUMNS, ("b", "c", "n", "o"), grouped=False)
 @pytest.fixture(scope="module")
 def model() -> VislModel:
     """Untrained, with weights large enough that cells matter."""
-    built = VislModel(SCHEMA, Config(latent_dim=6, keep_own=False, group_embeddings=False), torch.full((4, 4), 0.3), torch.Generator().manual_seed(1))
+    built = VislModel(
+        SCHEMA,
+        Config(latent_dim=6, keep_own=False, group_embeddings=False),
+        torch.full((4, 4), 0.3),
+        torch.Generator().manual_seed(1),
+    )
     with torch.no_grad():
         for parameter in built.parameters():
             parameter.mul_(2.5)
@@ -150,7 +155,10 @@ def test_calibration_matches_the_residuals() -> None:
     """A model that predicts a constant: noise variance + variance of the draws = the column's mean squared residual."""
     columns = (Column("a", CONTINUOUS, "a"), Column("b", CONTINUOUS, "b"))
     model = VislModel(
-        Schema(columns, ("a", "b"), False), Config(latent_dim=4, keep_own=False, group_embeddings=False), torch.zeros(2, 2), torch.Generator().manual_seed(0)
+        Schema(columns, ("a", "b"), False),
+        Config(latent_dim=4, keep_own=False, group_embeddings=False),
+        torch.zeros(2, 2),
+        torch.Generator().manual_seed(0),
     )
     rng = np.random.default_rng(0)
     values = np.stack([rng.normal(0, 0.1, 4000), rng.normal(0, 0.5, 4000)], 1)

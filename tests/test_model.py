@@ -122,7 +122,9 @@ def test_rows_without_observed_cells_add_exactly_nothing(monkeypatch):
 def test_a_reconstruction_depends_on_its_own_group_and_its_ancestors_only(edges, n_steps, grouped, keep_own, seed):
     M = len(edges)
     schema = group_wise(*[[CONTINUOUS, BINARY]] * M) if grouped else variable_wise(*[CONTINUOUS] * M)
-    model = build_model(schema, seed=seed, prior=edges, latent_dim=12, message_steps=n_steps, epochs=1, keep_own=keep_own)
+    model = build_model(
+        schema, seed=seed, prior=edges, latent_dim=12, message_steps=n_steps, epochs=1, keep_own=keep_own
+    )
     graph = model.edges.sample(generator(seed))
     assert torch.equal(graph, torch.tensor(edges, dtype=torch.float32))  # a prior of 0 and 1 is hard
     values, D = random_values(schema, 8, seed), len(schema.columns)

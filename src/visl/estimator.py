@@ -2,45 +2,46 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
 
-import narwhals as nw
 import networkx as nx
 import numpy as np
 import pandas as pd
 import torch
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
-from sklearn.utils import check_random_state
+from sklearn.utils._set_output import _get_output_config
 from sklearn.utils.metaestimators import available_if
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from visl import store
-from visl.config import Config, build_config
+from visl.config import Config
 from visl.data.align import all_text, match_log, match_table
-from visl.data.codec import Encoded, decode_cells, encode, infer_schema
-from visl.data.frames import fill, probability_frame
+from visl.data.codec import describe_constants, encode, infer_schema
+from visl.data.frames import arranged, fill, probability_frame
 from visl.data.groups import resolve_groups
 from visl.data.knowledge import resolve_prior
-from visl.data.long import LongLog, find_ids
+from visl.data.long import LongLog
 from visl.data.masks import hide as hide_cells
-from visl.data.source import Name, Source, read_source
-from visl.errors import InputError
+from visl.data.source import Name
+from visl.errors import InputError, warn_user
 from visl.graph.acyclicity import project_to_dag
 from visl.inference import AskedCells, Imputer, calibrate_noise
+from visl.log_cells import check_asked, predict_log_cells
 from visl.model import VislModel
 from visl.persistence import from_document, to_document
+from visl.reading import Reading, check_for_fit, read_table
 from visl.schema import CONTINUOUS, Schema
 from visl.scoring import score_hidden
-from visl.training import TrainingState, find_device, train
+from visl.settings import check_share, check_threshold, config_of, generator_of, seed_of
+from visl.table import Table
+from visl.training import Interrupted, TrainingState, find_device, train
 
 # Settings of the constructor that a preset fills in when they are None.
 PRESET_SETTINGS = ("epochs", "batch_size", "learning_rate", "latent_dim", "message_steps", "n_draws")
-MAX_SEED = 2**31 - 1
 
 
 def _has_discrete_columns(model: VISL) -> bool:
@@ -68,7 +69,7 @@ class VISL(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         None: from the preset.
     edge_threshold : float
         `graph_` holds edges more probable than this.
-    random_state : int, RandomState or None
+    random_state : int, RandomState, Generator or None
     device : "auto", "cpu", "cuda" or any name torch knows
     verbose : int
         1 prints about ten lines in a fit, 2 one for each epoch.
@@ -142,44 +143,71 @@ class VISL(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
 
         on_start: called when the table is understood and training begins. set_aside: columns that the caller left out.
         """
+        before = dict(self.__dict__)
+        try:
+            for name in [name for name in before if name.endswith("_") and not name.startswith("_")]:
+                delattr(self, name)  # nothing of an earlier fit may be taken for this one's
+            config, table = self._prepare(X, set_aside)
+            state = None if checkpoint is None else self._go_on_from(checkpoint)
+            on_start()
+            history = train(
+                self.model_, table, config, seed=self.seed_, state=state, on_epoch=on_epoch, should_stop=should_stop
+            )
+            if config.calibrate_noise:
+                calibrate_noise(self.model_, table, seed=self.seed_)
+            self._finish(history)
+        except Interrupted:
+            raise  # what there is goes into a checkpoint
+        except BaseException:
+            self.__dict__.clear()
+            self.__dict__.update(before)
+            raise
+        return self
+
+    def _prepare(self, X: Any, set_aside: Sequence[Name]) -> tuple[Config, Table]:
+        """Everything up to training: the table understood, the model with its first weights."""
         config = self._config()
-        source = self._read(X, reset=True)
+        X, source = read_table(self, X, reset=True)
+        check_for_fit(source)
+        self._set_features(source.names, named=not isinstance(X, LongLog) and all_text(source.names))
         group_of = resolve_groups(self.groups, source.names)
         named = isinstance(X, LongLog) or hasattr(self, "feature_names_in_")
         schema = infer_schema(source, self.kinds, group_of, named=named)
-        prior = resolve_prior(
-            schema.groups, self.edge_prior, self.forbidden_edges, self.required_edges, default=config.edge_prior
-        )
-        table = encode(source, schema).table
+        prior = self._prior(schema, source.names, config.edge_prior)
+        encoded = encode(source, schema)
+        for name, levels in encoded.unseen_levels(schema).items():
+            raise InputError(
+                f"column {name!r} holds {levels[0]!r}, which is none of its levels: use text or numbers, as with "
+                ".astype(str)"
+            )
+        table = encoded.table
         self.fingerprint_, self.order_fingerprint_ = (table.fingerprint(ordered=ordered) for ordered in (False, True))
-        self.seed_ = int(check_random_state(self.random_state).randint(MAX_SEED))
+        self.seed_ = seed_of(self.random_state)
         self.columns_ = source.names
         self.set_aside_ = list(set_aside)
         self.n_rows_ = source.n_rows
-        self.notices_ = _notices(schema)
+        self.notices_ = describe_constants(schema)
         rng = torch.Generator().manual_seed(self.seed_)
         self.model_ = VislModel(schema, config, torch.from_numpy(prior).float(), rng).to(find_device(self.device))
-        state = None if checkpoint is None else self._go_on_from(checkpoint)
-        on_start()
-        history = train(
-            self.model_, table, config, seed=self.seed_, state=state, on_epoch=on_epoch, should_stop=should_stop
-        )
-        if config.calibrate_noise:
-            calibrate_noise(self.model_, table, seed=self.seed_)
-        self._finish(history)
-        return self
+        return config, table
+
+    def _prior(self, schema: Schema, names: list[Name], default: float) -> NDArray[np.float64]:
+        """In the model's order of groups; an array is given in the order of `edge_probabilities_`."""
+        groups = _groups_in_order(schema, names)
+        prior = resolve_prior(groups, self.edge_prior, self.forbidden_edges, self.required_edges, default=default)
+        order = [groups.index(group) for group in schema.groups]
+        return prior[np.ix_(order, order)]
 
     def _config(self) -> Config:
-        if not 0 <= self.edge_threshold < 1:
-            raise InputError(f"edge_threshold is {self.edge_threshold!r}: give a number from 0 to below 1")
-        return build_config(self.preset, **{name: getattr(self, name) for name in PRESET_SETTINGS})
+        check_threshold(self.edge_threshold)
+        return config_of(self.preset, {name: getattr(self, name) for name in PRESET_SETTINGS})
 
     def _finish(self, history: list[dict[str, float]]) -> None:
         """What users look at, in the order of their own columns."""
         self.history_ = pd.DataFrame(history)
-        groups = self.schema_.groups
-        group_of = {column.name: column.group for column in self.schema_.columns}
-        self.groups_ = list(dict.fromkeys(group_of[name] for name in self.columns_))
+        groups, columns = self.schema_.groups, self.schema_.columns
+        self.kinds_ = {name: columns[self.schema_.position[name]].kind for name in self.columns_}
+        self.groups_ = _groups_in_order(self.schema_, self.columns_)
         order = [groups.index(group) for group in self.groups_]
         with torch.no_grad():
             probabilities = self.model_.edges.probabilities().cpu().double().numpy()
@@ -206,33 +234,36 @@ class VISL(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
 
     def transform(self, X: Any) -> Any:
         """X with every gap filled by the mean, or the most probable level. Observed cells are untouched to the bit."""
-        return self._fill(X, lambda imputer, encoded, asked: imputer.point(encoded.table, asked))
+        reading, asked = self._read_gaps(X)
+        filled = self._filled(reading, asked, self._imputer().point(reading.encoded.table, asked))
+        library = _get_output_config("transform", self)["dense"]
+        # scikit-learn then puts our names on the columns, one after the other.
+        return filled if library == "default" else arranged(filled, reading.names, self.columns_, library)
 
     def sample(self, X: Any, n_draws: int = 20) -> Any:
         """Multiple imputations: (draws, rows, columns) for an array, a list of frames for a frame."""
-        X, encoded, asked = self._read_gaps(X)
-        draws = self._imputer(n_draws).sample(encoded.table, asked)
-        filled = [self._filled(X, asked, codes) for codes in draws]
-        return np.stack(filled) if isinstance(X, np.ndarray) else filled
+        reading, asked = self._read_gaps(X)
+        draws = self._imputer(n_draws).sample(reading.encoded.table, asked)
+        filled = [self._filled(reading, asked, codes) for codes in draws]
+        return np.stack(filled) if isinstance(reading.X, np.ndarray) else filled
 
     def predict_interval(self, X: Any, level: float = 0.9) -> tuple[Any, Any]:
         """(lower, upper): X with every gap filled by the ends of its central interval; observed cells as they are.
 
         Gaps of categorical columns stay gaps, since their levels have no order: see `predict_proba`.
         """
-        _check_level(level)
-        lower, upper = (1 - level) / 2, (1 + level) / 2
-        return (
-            self._fill(X, lambda imputer, encoded, asked: imputer.quantile(encoded.table, asked, lower)),
-            self._fill(X, lambda imputer, encoded, asked: imputer.quantile(encoded.table, asked, upper)),
-        )
+        level = check_share("level", level)
+        reading, asked = self._read_gaps(X)
+        imputer, table = self._imputer(), reading.encoded.table
+        lower, upper = (imputer.quantile(table, asked, share) for share in ((1 - level) / 2, (1 + level) / 2))
+        return self._filled(reading, asked, lower), self._filled(reading, asked, upper)
 
     @available_if(_has_discrete_columns)
     def predict_proba(self, X: Any) -> dict[Name, Any]:
         """For each discrete column a frame, rows as X, of its levels' probabilities; 1 for an observed level."""
-        X, encoded, asked = self._read_gaps(X)
-        predicted = self._imputer().probabilities(encoded.table, asked)
-        values, observed = encoded.table.to_dense()
+        reading, asked = self._read_gaps(X)
+        predicted = self._imputer().probabilities(reading.encoded.table, asked)
+        values, observed = reading.encoded.table.to_dense()
         result = {}
         for name in self.columns_:
             j = self.schema_.position[name]
@@ -241,7 +272,7 @@ class VISL(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
                 shares = np.full((len(values), column.n_levels), np.nan)  # NaN: the cell holds a level never seen
                 shares[observed[:, j]] = np.eye(column.n_levels)[values[observed[:, j], j].astype(int)]
                 shares[asked.row[asked.column == j]] = predicted[asked.column == j, : column.n_levels]
-                result[name] = probability_frame(X, column, shares)
+                result[name] = probability_frame(reading.X, column, shares)
         return result
 
     def predict_cells(self, X: LongLog, rows: Any, columns: Any) -> pd.DataFrame:
@@ -249,42 +280,20 @@ class VISL(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
 
         rows, columns: ids, pair by pair.
         """
-        encoded = self._encode(X)
-        row = _positions(rows, X.row_ids, X.row_name)
-        column = _positions(columns, np.array([c.name for c in self.schema_.columns], object), X.column_name)
-        order = np.argsort(row, kind="stable")
-        asked = AskedCells(row[order], column[order])
-        known, known_codes = encoded.table.find(asked.row, asked.column)
-        imputer = self._imputer()
-        codes = np.where(known, known_codes, imputer.point(encoded.table, asked))
-        shares = np.where(known, 1.0, imputer.probabilities(encoded.table, asked).max(1, initial=0.0))
-        discrete = np.array([c.kind != CONTINUOUS for c in self.schema_.columns])[asked.column]
-        values = decode_cells(self.schema_, asked.column, codes, round_integers=self.round_integers)
-        values, shares = encoded.keep_unseen(asked.row, asked.column, values, np.where(discrete, shares, np.nan))
-        back = np.argsort(order)
-        return pd.DataFrame(
-            {
-                X.row_name: np.asarray(rows),
-                X.column_name: np.asarray(columns),
-                X.value_name: pd.Series(values[back].tolist()),
-                "probability": shares[back],
-            }
-        )
+        check_is_fitted(self, "graph_")
+        rows, columns = check_asked(X, rows, columns)
+        return predict_log_cells(self._imputer(), self._read(X), rows, columns, round_integers=self.round_integers)
 
     def evaluate(self, X: Any, hide: float = 0.3, *, level: float = 0.9, random_state: int | None = 0) -> pd.DataFrame:
         """Hide a share of the observed cells of X, predict them from the rest, and score: per column and overall.
 
         Give rows that were not in `fit`: on training rows the scores flatter the model, and a warning says so.
         """
-        _check_level(level)
-        if not 0 < hide < 1:
-            raise InputError(f"hide is {hide!r}: give a share between 0 and 1")
-        table = self._encode(X).table
+        level, hide, rng = check_share("level", level), check_share("hide", hide), generator_of(random_state)
+        table = self._read(X).encoded.table
         if table.fingerprint(ordered=False) == self.fingerprint_:
-            warnings.warn(
-                "these rows were used in fit, so the scores flatter the model: give held-out rows", stacklevel=2
-            )
-        shown = hide_cells(np.ones(table.n_cells, bool), hide, np.random.default_rng(random_state))
+            warn_user("these rows were used in fit, so the scores flatter the model: give held-out rows")
+        shown = hide_cells(np.ones(table.n_cells, bool), hide, rng)
         if shown.all():
             raise InputError("no cell was hidden: give more rows, or a larger share to hide")
         return score_hidden(self._imputer(), table, ~shown, level=level, round_integers=self.round_integers)
@@ -304,7 +313,7 @@ class VISL(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
             raise InputError(f"{folder} is the checkpoint of an unfinished fit: go on with `visl fit ... --resume`")
         try:
             return from_document(cls, model, document, device)
-        except (KeyError, TypeError, ValueError) as error:
+        except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
             raise InputError(f"the model in {folder} is damaged ({error!r}): fit it again") from error
 
     def _save_checkpoint(self, folder: str | Path, state: TrainingState) -> None:
@@ -338,35 +347,6 @@ class VISL(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     def schema_(self) -> Schema:
         return self.model_.schema
 
-    def _read(self, X: Any, *, reset: bool) -> Source:
-        """The table as columns that carry the names of the fitted ones."""
-        source = read_source(self._checked(X, reset=reset))
-        if reset:
-            _check_shape(source)
-            self._set_features(source.names, named=not isinstance(X, LongLog) and all_text(source.names))
-            return source
-        if isinstance(X, LongLog):
-            return match_log(source, X, self.columns_)
-        return match_table(source, self.columns_, named=hasattr(self, "feature_names_in_"))
-
-    def _checked(self, X: Any, *, reset: bool) -> Any:
-        if isinstance(X, LongLog):
-            return X
-        try:
-            frame = nw.from_native(X, pass_through=True)
-        except nw.exceptions.DuplicateError:
-            names = list(X.columns)
-            repeated = next(name for name in names if names.count(name) > 1)
-            raise InputError(f"two columns are called {repeated!r}: give each column its own name") from None
-        if isinstance(frame, nw.LazyFrame):
-            raise InputError(f"X is a lazy frame ({type(X).__name__}): collect it first")
-        if isinstance(frame, nw.DataFrame):
-            if not len(frame.columns):
-                raise InputError("the table has no columns (0 feature(s))")
-            return X
-        floats = [np.float64, np.float32]
-        return validate_data(self, X, reset=reset, dtype=floats, ensure_all_finite=False)
-
     def _set_features(self, names: list[Name], *, named: bool) -> None:
         self.n_features_in_ = len(names)
         if named:
@@ -374,35 +354,36 @@ class VISL(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         elif hasattr(self, "feature_names_in_"):
             del self.feature_names_in_
 
-    def _encode(self, X: Any) -> Encoded:
+    def _read(self, X: Any) -> Reading:
+        """The table, its columns matched to the fitted ones, on the model's scale."""
         check_is_fitted(self, "graph_")
-        encoded = encode(self._read(X, reset=False), self.schema_)
+        X, source = read_table(self, X, reset=False)
+        if isinstance(X, LongLog):
+            source = match_log(source, X, self.columns_)
+        else:
+            source = match_table(source, self.columns_, has_names=not isinstance(X, np.ndarray))
+        encoded = encode(source, self.schema_)
         for name, levels in encoded.unseen_levels(self.schema_).items():
-            warnings.warn(
+            warn_user(
                 f"column {name!r} holds {', '.join(map(repr, levels[:5]))}, never seen in fit: left as it is, and "
-                "treated as not observed",
-                stacklevel=4,
+                "treated as not observed"
             )
-        return encoded
+        return Reading(X, source.names, encoded)
 
-    def _read_gaps(self, X: Any) -> tuple[Any, Encoded, AskedCells]:
+    def _read_gaps(self, X: Any) -> tuple[Reading, AskedCells]:
         if isinstance(X, LongLog):
             raise InputError("a long log has no cells to fill in place: use predict_cells (`visl impute --cells`)")
-        encoded = self._encode(X)
-        return self._checked(X, reset=False), encoded, AskedCells(*encoded.gaps())
+        reading = self._read(X)
+        return reading, reading.gaps()
 
     def _imputer(self, n_draws: int | None = None) -> Imputer:
         check_is_fitted(self, "graph_")
         config = self.model_.config if n_draws is None else replace(self.model_.config, n_draws=n_draws)
         return Imputer(self.model_, n_draws=config.n_draws, seed=self.seed_)
 
-    def _fill(self, X: Any, summary: Callable[[Imputer, Encoded, AskedCells], NDArray]) -> Any:
-        X, encoded, asked = self._read_gaps(X)
-        return self._filled(X, asked, summary(self._imputer(), encoded, asked))
-
-    def _filled(self, X: Any, asked: AskedCells, codes: NDArray) -> Any:
-        names = self.columns_
-        return fill(X, names, self.schema_, asked.row, asked.column, codes, round_integers=self.round_integers)
+    def _filled(self, reading: Reading, asked: AskedCells, codes: NDArray) -> Any:
+        rounded = self.round_integers
+        return fill(reading.X, reading.names, self.schema_, asked.row, asked.column, codes, round_integers=rounded)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -411,31 +392,6 @@ class VISL(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         return tags
 
 
-def _check_shape(source: Source) -> None:
-    if not source.columns:
-        raise InputError("the table has no columns (0 feature(s))")
-    if source.n_rows < 2:
-        raise InputError(f"the table has {source.n_rows} row(s) (n_samples = {source.n_rows}): at least 2 are needed")
-
-
-def _check_level(level: float) -> None:
-    if not 0 < level < 1:
-        raise InputError(f"level is {level!r}: give a share between 0 and 1, such as 0.9")
-
-
-def _notices(schema: Schema) -> list[str]:
-    constant = [column for column in schema.columns if column.constant]
-    return [
-        f"column {column.name!r} has one value only: its gaps are filled with it, and it can tell nothing about others"
-        for column in constant
-    ]
-
-
-def _positions(ids: Any, known: NDArray, name: str) -> NDArray[np.int64]:
-    """Position of each id among the known ones."""
-    asked = np.asarray(ids)
-    position = find_ids(known, asked)
-    if (position < 0).any():
-        unknown = asked[position < 0].tolist()[0]
-        raise InputError(f"{name} {unknown!r} is not known: ask only for rows and columns that are there")
-    return position
+def _groups_in_order(schema: Schema, names: list[Name]) -> list[Name]:
+    """In the order of the user's columns."""
+    return list(dict.fromkeys(schema.columns[schema.position[name]].group for name in names))

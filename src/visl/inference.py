@@ -50,6 +50,8 @@ class Imputer:
         # would show, and could flip a level. GPUs keep float32.
         self.dtype = torch.float64 if self.device.type == "cpu" else torch.float32
         self.model = copy.deepcopy(model).to(self.dtype)
+        columns = enumerate(model.schema.columns)
+        self._certain = {j: code for j, column in columns if (code := column.certain_code) is not None}
         # On the CPU whatever the device, so that a model gives the same draws when it is loaded elsewhere.
         rng = torch.Generator().manual_seed(seed)
         self.noise = torch.randn((n_draws, 1, M, d), generator=rng).to(self.device, self.dtype)
@@ -65,7 +67,7 @@ class Imputer:
                 return _level_shares(output).mean(0).argmax(-1).float()
             return output.units[..., 0].mean(0)
 
-        return self._collect(table, asked, best)
+        return self._with_constants(asked, self._collect(table, asked, best))
 
     def probabilities(self, table: Table, asked: AskedCells) -> NDArray[np.float32]:
         """(cells, levels) of discrete cells; 0 beyond a column's own levels and for continuous cells."""
@@ -76,7 +78,11 @@ class Imputer:
             shares = shares[:, :most]
             return torch.nn.functional.pad(shares, (0, most - shares.shape[-1]))
 
-        return self._collect(table, asked, padded, width=(most,))
+        shares = self._collect(table, asked, padded, width=(most,))
+        for j, code in self._certain.items():
+            if self.model.schema.columns[j].levels:
+                shares[asked.column == j] = np.eye(most, dtype=np.float32)[int(code)]
+        return shares
 
     def log_prob(self, table: Table, asked: AskedCells, values: NDArray[np.float32]) -> NDArray[np.float32]:
         """(cells,) log of the predictive probability, or density on the scaled values, at the given values."""
@@ -104,7 +110,7 @@ class Imputer:
             deviation = self.model.noise_variance[output.column].sqrt()
             return mixture_quantile(output.units[..., 0], deviation, share)
 
-        return self._collect(table, asked, at_share)
+        return self._with_constants(asked, self._collect(table, asked, at_share))
 
     def sample(self, table: Table, asked: AskedCells) -> NDArray[np.float32]:
         """(draws, cells): independent completions. Each draw is one graph for all rows.
@@ -126,7 +132,14 @@ class Imputer:
             deviation = self.model.noise_variance[output.column].sqrt()
             return (output.units[..., 0] + deviation * torch.special.ndtri(u).to(self.dtype)).T
 
-        return self._collect(table, asked, drawn, width=(self.n_draws,), draw_order=torch.from_numpy(order)).T
+        draws = self._collect(table, asked, drawn, width=(self.n_draws,), draw_order=torch.from_numpy(order))
+        return self._with_constants(asked, draws).T
+
+    def _with_constants(self, asked: AskedCells, codes: NDArray[np.float32]) -> NDArray[np.float32]:
+        """Cells of a column in which only one value was ever seen hold that value.  (cells, ...) -> (cells, ...)"""
+        for j, code in self._certain.items():
+            codes[asked.column == j] = code
+        return codes
 
     def moments(self, table: Table, asked: AskedCells) -> NDArray[np.float32]:
         """(cells, 2): mean and variance, over the draws, of a continuous cell's mean; 0 for discrete cells."""

@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
+from visl.data.plain import plain
 from visl.model import VislModel
+from visl.settings import kept_seed
 
 if TYPE_CHECKING:
     from visl.estimator import VISL
@@ -32,9 +34,9 @@ def to_document(estimator: VISL) -> dict[str, Any]:
     knowledge = (estimator.edge_prior, estimator.forbidden_edges, estimator.required_edges)
     kinds = estimator.kinds
     return {
-        "settings": {name: getattr(estimator, name) for name in SETTINGS},
-        "random_state": estimator.random_state if isinstance(estimator.random_state, int) else None,
-        "kinds": list(kinds.items()) if isinstance(kinds, Mapping) else kinds,
+        "settings": {name: plain(getattr(estimator, name)) for name in SETTINGS},
+        "random_state": kept_seed(estimator.random_state),
+        "kinds": [[plain(name), plain(kind)] for name, kind in kinds.items()] if isinstance(kinds, Mapping) else kinds,
         "has_prior": any(given is not None for given in knowledge),
         "learned": {name: getattr(estimator, name) for name in LEARNED},
         "named": hasattr(estimator, "feature_names_in_"),

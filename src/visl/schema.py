@@ -23,11 +23,17 @@ class Column:
     low: float = 0.0  # continuous: smallest and
     high: float = 1.0  # largest observed value in training, mapped to 0 and 1
     integer: bool = False  # continuous: every value seen was whole, so results are rounded
-    constant: bool = False  # only one value was seen in training
+    constant: bool = False  # only one value was seen in training ...
+    constant_level: int | None = None  # ... and of a discrete column it is this level (its index)
 
     @property
     def n_levels(self) -> int:
         return len(self.levels)
+
+    @property
+    def certain_code(self) -> float | None:
+        """What every gap of a constant column holds, on the model's scale; None if the column varies."""
+        return float(self.constant_level or 0) if self.constant else None
 
     @property
     def span(self) -> float:

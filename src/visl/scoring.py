@@ -49,12 +49,13 @@ def _predicted_cells(
     """One row for each hidden cell: its truth and what is predicted, on the model's scale."""
     schema, shown = imputer.model.schema, table.keep_cells(~hidden)
     asked = AskedCells(table.row_of_cell[hidden], table.columns[hidden].astype(np.int64))
-    truth, point = table.values[hidden], imputer.point(shown, asked).astype(np.float64)
+    truth, point = table.values[hidden], imputer.point(shown, asked)
+    low, high = (imputer.quantile(shown, asked, share) for share in ((1 - level) / 2, (1 + level) / 2))
     for j, column in enumerate(schema.columns):
         if column.kind == CONTINUOUS:  # score what a user gets: whole numbers where the column holds whole numbers
             at = asked.column == j
-            given = decode(column, point[at], round_integers=round_integers)
-            point[at] = (given - column.low) / column.span
+            for codes in (point, low, high):  # in float32, as the truth is: then equal numbers stay equal
+                codes[at] = (decode(column, codes[at], round_integers=round_integers) - column.low) / column.span
     probabilities = imputer.probabilities(shown, asked)
     kinds = np.array([column.kind for column in schema.columns])[asked.column]
     return pd.DataFrame(
@@ -66,8 +67,8 @@ def _predicted_cells(
             "span": np.array([column.span for column in schema.columns])[asked.column],
             "positive": probabilities[:, 1] if probabilities.shape[1] > 1 else 0.0,
             "log_prob": imputer.log_prob(shown, asked, truth),
-            "low": imputer.quantile(shown, asked, (1 - level) / 2),
-            "high": imputer.quantile(shown, asked, (1 + level) / 2),
+            "low": low,
+            "high": high,
         }
     )
 
@@ -75,7 +76,7 @@ def _predicted_cells(
 def _scores(cells: pd.DataFrame, name: Any, kind: str) -> dict[str, Any]:
     number, discrete = cells[cells["kind"] == CONTINUOUS], cells[cells["kind"] != CONTINUOUS]
     binary, ordered = cells[cells["kind"] == BINARY], cells[cells["kind"] != CATEGORICAL]
-    error = number["point"] - number["truth"]
+    error = number["point"].astype(np.float64) - number["truth"]
     return {
         "column": name,
         "kind": kind,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -56,6 +57,8 @@ def save(
 
 def load(folder: str | Path, device: torch.device) -> tuple[VislModel, dict[str, Any], TrainingState | None]:
     """The model, its owner's document, and the training state of a checkpoint (None for a finished model)."""
+    if not isinstance(folder, str | os.PathLike):
+        raise InputError(f"the model folder is given as {folder!r}: give its path")
     folder = Path(folder)
     content = _read_content(folder)
     try:
@@ -64,7 +67,9 @@ def load(folder: str | Path, device: torch.device) -> tuple[VislModel, dict[str,
         model.load_state_dict(_read_tensors(folder / WEIGHTS_FILE))
         state = _unpack_state(_read_tensors(folder / TRAINING_FILE), content) if content["checkpoint"] else None
         return model.to(device), content["document"], state
-    except (KeyError, TypeError, IndexError, RuntimeError) as error:
+    except InputError:
+        raise
+    except (KeyError, TypeError, IndexError, AttributeError, ValueError, AssertionError, RuntimeError) as error:
         raise InputError(f"the model in {folder} is damaged ({error}): fit it again") from error
 
 
@@ -80,7 +85,9 @@ def _read_content(folder: Path) -> dict[str, Any]:
     if not isinstance(content, dict) or content.get("format") != "visl":
         raise InputError(f"{folder} is not a visl model: {MODEL_FILE} holds something else")
     version = content.get("version")
-    if not isinstance(version, int) or version > FORMAT_VERSION:
+    if not isinstance(version, int) or isinstance(version, bool) or version < 1:
+        raise InputError(f"the model in {folder} is damaged (its format version is {version!r}): fit it again")
+    if version > FORMAT_VERSION:
         raise InputError(
             f"the model in {folder} was written by a later visl (format {version}, this one reads up to "
             f"{FORMAT_VERSION}): upgrade visl"
@@ -94,9 +101,12 @@ def _read_tensors(path: Path) -> dict[str, Tensor]:
 
     try:
         tensors: dict[str, Tensor] = load_file(path, device="cpu")
-        return tensors
     except (OSError, SafetensorError) as error:
         raise InputError(f"the model in {path.parent} is damaged ({path.name}: {error}): fit it again") from error
+    for name, tensor in tensors.items():
+        if not tensor.isfinite().all():
+            raise InputError(f"the model in {path.parent} is damaged ({path.name}: {name} is not finite): fit it again")
+    return tensors
 
 
 def _pack_state(state: TrainingState) -> tuple[dict[str, Tensor], dict[str, Any]]:

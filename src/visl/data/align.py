@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from visl.data.long import LongLog, find_ids
 from visl.data.source import Name, Source
-from visl.errors import InputError
+from visl.errors import InputError, warn_user
 
 NAMES_DIFFER = "The feature names should match those that were passed during fit.\n"  # scikit-learn's words
 
@@ -19,27 +19,48 @@ def all_text(names: Sequence[Name]) -> bool:
     return all(isinstance(name, str) for name in names)
 
 
-def match_table(source: Source, columns: list[Name], *, named: bool) -> Source:
-    """Columns matched by name where both sides have names, else by position.  named: the model was fitted with names"""
-    if named and all_text(source.names):
-        missing = [name for name in columns if name not in set(source.names)]
-        if missing:
-            raise InputError(
-                f"{NAMES_DIFFER}Feature names seen at fit time, yet now missing: {_some(missing)}. "
-                "Add them, with gaps if they are not known"
-            )
-        _refuse_extra([name for name in source.names if name not in set(columns)])
-        return source
-    if len(source.names) != len(columns):
-        raise InputError(f"X has {len(source.names)} features, but VISL is expecting {len(columns)} features as input")
-    if all_text(source.names) and not named:
-        warnings.warn("X has feature names, but VISL was fitted without feature names", stacklevel=5)
+def match_table(source: Source, columns: list[Name], *, has_names: bool) -> Source:
+    """The source with the fitted name on each of its columns, which stay in their places.
+
+    By name whenever both sides have names of their own; by position if X is an array (not has_names), or if one side is
+    only numbered 0, 1, ... and the names differ.
+    """
+    names = source.names
+    if has_names:
+        position = find_ids(_objects(columns), _objects(names))
+        if (position >= 0).all() and len(set(position.tolist())) == len(columns) == len(names):
+            return _renamed(source, [columns[at] for at in position])
+        if not _is_numbered(names) and not _is_numbered(columns):
+            _refuse_missing([name for at, name in enumerate(columns) if at not in set(position.tolist())])
+            _refuse_extra([name for name, at in zip(names, position, strict=True) if at < 0])
+    if len(names) != len(columns):
+        raise InputError(f"X has {len(names)} features, but VISL is expecting {len(columns)} features as input")
+    if has_names and all_text(names):
+        warn_user("X has feature names, but VISL was fitted without feature names")
     return _renamed(source, columns)
+
+
+def _is_numbered(names: list[Name]) -> bool:
+    return names == list(range(len(names)))
+
+
+def _refuse_missing(missing: list[Name]) -> None:
+    if missing:
+        raise InputError(
+            f"{NAMES_DIFFER}Feature names seen at fit time, yet now missing: {_some(missing)}. "
+            "Add them, with gaps if they are not known"
+        )
+
+
+def _objects(names: list[Name]) -> NDArray:
+    array = np.empty(len(names), object)
+    array[:] = names
+    return array
 
 
 def match_log(source: Source, log: LongLog, columns: list[Name]) -> Source:
     """A log names only the columns that somebody answered, and may write numbers as text."""
-    position = find_ids(np.array(columns, object), log.column_ids)
+    position = find_ids(_objects(columns), log.column_ids)
     _refuse_extra([name for name, at in zip(source.names, position, strict=True) if at < 0])
     return _renamed(source, [columns[at] for at in position])
 

@@ -15,6 +15,8 @@ from visl.errors import InputError
 from visl.schema import BINARY, CONTINUOUS, Column, Schema
 from visl.table import Table
 
+MOST_BEYOND = 10.0  # the model sees values at most this many spans beyond the training range: 1e300 would poison a row
+
 
 def infer_schema(source: Source, kinds: Any, group_of: Mapping[Name, Name], *, named: bool) -> Schema:
     """The model's own order of columns: by group, then by name, so that a named frame's order does not matter.
@@ -32,6 +34,15 @@ def infer_schema(source: Source, kinds: Any, group_of: Mapping[Name, Name], *, n
     rank = {group: m for m, group in enumerate(groups)}
     described.sort(key=lambda column: rank[column.group])
     return Schema(tuple(described), tuple(groups), grouped=bool(group_of))
+
+
+def describe_constants(schema: Schema) -> list[str]:
+    """A notice on each column that has one value only."""
+    return [
+        f"column {column.name!r} has one value only: its gaps are filled with it, and it can tell nothing about others"
+        for column in schema.columns
+        if column.constant
+    ]
 
 
 @dataclass(frozen=True)
@@ -53,23 +64,12 @@ class Encoded:
         kept = ~np.isin(rows * width + columns, self.unseen_rows * width + self.unseen_columns)
         return rows[kept], columns[kept]
 
-    def keep_unseen(
-        self, rows: NDArray[np.int64], columns: NDArray[np.int64], values: NDArray, shares: NDArray
-    ) -> tuple[NDArray, NDArray]:
-        """Predicted cells that in truth hold a level never seen keep it, with probability 1.  all: (n,)"""
-        for row, column, value in zip(self.unseen_rows, self.unseen_columns, self.unseen_values, strict=True):
-            here = (rows == row) & (columns == column)
-            values[here], shares[here] = value, 1.0
-        return values, shares
-
     def unseen_levels(self, schema: Schema) -> dict[Name, list[Any]]:
         """By column, each once."""
-        levels: dict[Name, list[Any]] = {}
+        levels: dict[Name, dict[Any, None]] = {}
         for j, value in zip(self.unseen_columns.tolist(), self.unseen_values.tolist(), strict=True):
-            seen = levels.setdefault(schema.columns[j].name, [])
-            if value not in seen:
-                seen.append(value)
-        return levels
+            levels.setdefault(schema.columns[j].name, {})[value] = None
+        return {name: list(seen) for name, seen in levels.items()}
 
 
 def encode(source: Source, schema: Schema) -> Encoded:
@@ -95,8 +95,6 @@ def decode(column: Column, codes: NDArray, *, round_integers: bool) -> NDArray:
     """Values on the user's scale: float64 if continuous, else the levels themselves (objects). NaN stays a gap."""
     if column.kind == CONTINUOUS:
         values = column.low + column.span * codes.astype(np.float64)
-        if column.constant:
-            values = np.full_like(values, column.low)
         return np.round(values) if column.integer and round_integers else values
     levels = np.empty(column.n_levels + 1, object)
     levels[:] = [*column.levels, None]
@@ -114,7 +112,9 @@ def decode_cells(schema: Schema, columns: NDArray[np.int64], codes: NDArray, *, 
 
 def _encode_column(data: ColumnData, column: Column) -> NDArray[np.float32]:
     if column.kind == CONTINUOUS:
-        return ((as_numbers(data) - column.low) / column.span).astype(np.float32)
+        with np.errstate(over="ignore"):
+            scaled = (as_numbers(data) - column.low) / column.span
+        return np.clip(scaled, -MOST_BEYOND, 1 + MOST_BEYOND).astype(np.float32)
     codes = encode_levels(data, column.levels)
     if column.kind == BINARY and (codes < 0).any():
         cell = int(np.flatnonzero(codes < 0)[0])

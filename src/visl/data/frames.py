@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from visl.data.codec import decode
-from visl.data.source import Name, column_names
+from visl.data.holding import set_cells
+from visl.data.source import Name
 from visl.schema import Column, Schema
 
 
@@ -25,7 +26,7 @@ def fill(
 ) -> Any:
     """A copy of X with the given cells (columns in model order) set to the decoded codes, all else left as it is.
 
-    names: the fitted column at each position; X's columns are matched by name where they can be.
+    names: the fitted column at each position of X (see `visl.data.align`).
     """
     by_column = np.argsort(columns, kind="stable")
     bounds = np.searchsorted(columns[by_column], np.arange(len(schema.columns) + 1))
@@ -43,13 +44,22 @@ def fill(
             filled[at, position] = values.astype(filled.dtype)
         return filled
     frame = nw.from_native(X, eager_only=True)
-    own_names = column_names(frame)
     new = {}
-    for position, name in enumerate(own_names if set(own_names) == set(names) else names):
+    for position, name in enumerate(names):
         at, values = filled_cells(name)
         if len(at):
-            new[position] = _set_cells(frame[:, position], at, values.tolist())
+            column = schema.columns[schema.position[name]]
+            new[position] = set_cells(frame[:, position], at, values.tolist(), column)
     return _replace_columns(frame, new)
+
+
+def arranged(X: Any, names: list[Name], wanted: list[Name], library: str) -> Any:
+    """X as an array, or as a frame of the named library, with its columns, which have these names, as wanted."""
+    order = [names.index(name) for name in wanted]
+    if isinstance(X, np.ndarray):
+        return X[:, order]
+    frame = nw.from_native(X, eager_only=True)[:, order]
+    return frame.to_polars() if library == "polars" else frame.to_pandas()
 
 
 def probability_frame(X: Any, column: Column, shares: NDArray[np.float64]) -> Any:
@@ -62,34 +72,6 @@ def probability_frame(X: Any, column: Column, shares: NDArray[np.float64]) -> An
         return pd.DataFrame(shares, columns=list(column.levels), index=index)
     data = {str(level): shares[:, k] for k, level in enumerate(column.levels)}
     return nw.from_dict(data, backend=frame.implementation).to_native()
-
-
-def _set_cells(series: nw.Series[Any], rows: NDArray[np.int64], values: list[Any]) -> Any:
-    """The native series with the given cells set. Each library has its own way that keeps the dtype."""
-    dtype, native = series.dtype, series.to_native()
-    whole = dtype.is_integer() and all(value is None or value == round(value) for value in values)
-    if whole:
-        values = [None if value is None else int(value) for value in values]
-    elif dtype.is_integer():  # unrounded results of an integer column do not fit its type
-        native = series.cast(nw.Float64).to_native()
-    if series.implementation.is_pandas_like():
-        native = native.copy()
-        native.iloc[rows] = _pandas_values(values, native.dtype)
-        return native
-    if series.implementation.is_polars():
-        return native.clone().scatter(rows.tolist(), values)
-    import pyarrow
-
-    cells = native.to_pylist()
-    for row, value in zip(rows.tolist(), values, strict=True):
-        cells[row] = value
-    return pyarrow.chunked_array([pyarrow.array(cells, native.type)])
-
-
-def _pandas_values(values: list[Any], dtype: Any) -> Any:
-    import pandas as pd
-
-    return np.array(values, dtype) if isinstance(dtype, np.dtype) else pd.array(values, dtype=dtype)
 
 
 def _replace_columns(frame: nw.DataFrame[Any], new: dict[int, Any]) -> Any:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from numbers import Real
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from visl.data.plain import plain
 from visl.data.source import ColumnData, Name
 from visl.errors import InputError
 from visl.schema import BINARY, CATEGORICAL, CONTINUOUS, KINDS, ORDINAL, Column, Level
@@ -25,14 +27,22 @@ def check_kinds(kinds: Any, names: Sequence[Name]) -> dict[Name, KindSetting]:
         kinds = dict.fromkeys(names, kinds)
     if not isinstance(kinds, Mapping):
         raise InputError(f"kinds is {type(kinds).__name__}: give a mapping from column to kind, or one kind for all")
-    for name, kind in kinds.items():
-        if name not in names:
-            raise InputError(f"kinds names the column {name!r}, which the table does not have")
-        if isinstance(kind, str) and kind not in KINDS:
+    return {name: _check_kind(name, kind, names) for name, kind in kinds.items()}
+
+
+def _check_kind(name: Any, kind: Any, names: Sequence[Name]) -> KindSetting:
+    if name not in names:
+        raise InputError(f"kinds names the column {name!r}, which the table does not have")
+    if isinstance(kind, str):
+        if kind not in KINDS:
             raise InputError(f"column {name!r} has the kind {kind!r}: use one of {', '.join(KINDS)}")
-        if not isinstance(kind, str) and (not isinstance(kind, Sequence) or len(set(kind)) < max(2, len(kind))):
-            raise InputError(f"column {name!r} has the kind {kind!r}: give a kind, or at least two different levels")
-    return dict(kinds)
+        return str(kind)
+    levels = plain(kind) if isinstance(kind, Sequence | np.ndarray) else None
+    if not isinstance(levels, list) or not all(isinstance(level, str | Real) for level in levels):
+        raise InputError(f"column {name!r} has the kind {kind!r}: give a kind, or a list of levels (text or numbers)")
+    if len(set(levels)) < max(2, len(levels)):
+        raise InputError(f"column {name!r} has the kind {kind!r}: give a kind, or at least two different levels")
+    return levels
 
 
 def describe_column(data: ColumnData, setting: KindSetting | None, group: Name) -> Column:
@@ -45,10 +55,11 @@ def describe_column(data: ColumnData, setting: KindSetting | None, group: Name) 
     listed = setting is not None and not isinstance(setting, str)
     levels = _levels(data, kind) if setting is None or isinstance(setting, str) else tuple(setting)
     _check_levels(data, kind, levels, ordered=listed, explicit=setting is not None)
-    seen = len(_distinct(data))
     if kind == BINARY and len(levels) < 2:
         kind = CATEGORICAL  # one value only, and nothing says what the other would be
-    return Column(data.name, kind, group, levels=levels, constant=seen == 1)
+    seen = np.unique(encode_levels(data, levels))
+    only = int(seen[0]) if len(seen) == 1 else None
+    return Column(data.name, kind, group, levels=levels, constant=only is not None, constant_level=only)
 
 
 def infer_kind(data: ColumnData) -> str:
@@ -63,6 +74,10 @@ def infer_kind(data: ColumnData) -> str:
 
 def as_numbers(data: ColumnData) -> NDArray[np.float64]:
     """(observed,) the values as numbers, or an error that names the first that is none."""
+    if data.dtype == "boolean":
+        raise InputError(
+            f"column {data.name!r} is continuous, but holds booleans: turn them into numbers, or make the column binary"
+        )
     if data.numeric:
         return data.values
     numbers = np.empty(len(data.values))
@@ -102,7 +117,7 @@ def _levels(data: ColumnData, kind: str) -> tuple[Level, ...]:
         return tuple(int(value) if value.is_integer() else value for value in distinct)
     if data.order is not None:
         return data.order
-    return tuple(sorted(distinct, key=str))
+    return tuple(sorted(distinct, key=None if all(isinstance(level, Real) for level in distinct) else str))
 
 
 def _check_levels(data: ColumnData, kind: str, levels: tuple[Level, ...], *, ordered: bool, explicit: bool) -> None:
@@ -112,10 +127,11 @@ def _check_levels(data: ColumnData, kind: str, levels: tuple[Level, ...], *, ord
             f"column {data.name!r} is binary, but holds a third value {levels[2]!r} in row {row} beside "
             f"{levels[0]!r} and {levels[1]!r}: correct it, or make the column categorical or ordinal"
         )
-    if kind == ORDINAL and data.dtype == "text" and not ordered:
+    known_order = ordered or data.order is not None or all(isinstance(level, Real) for level in levels)
+    if kind == ORDINAL and not known_order:
         raise InputError(
             f"column {data.name!r} is ordinal, but the order of its levels ({', '.join(map(repr, levels[:5]))}) is "
-            "not known: list them from lowest to highest in place of the kind"
+            f"not known: list them from lowest to highest in place of the kind (--kind '{data.name}=low<middle<high')"
         )
     if ordered and (encode_levels(data, levels) < 0).any():
         cell = int(np.flatnonzero(encode_levels(data, levels) < 0)[0])
@@ -126,7 +142,7 @@ def _check_levels(data: ColumnData, kind: str, levels: tuple[Level, ...], *, ord
     if len(levels) > MAX_LEVELS and not explicit:
         raise InputError(
             f"column {data.name!r} has {len(levels)} different values such as {levels[0]!r}: if it is a row label or "
-            f"free text leave it out, if it really is categorical say so in kinds ({{{data.name!r}: 'categorical'}})"
+            f"free text leave it out, if it really is categorical say so with kinds (--kind {data.name}=categorical)"
         )
 
 
@@ -139,7 +155,8 @@ def encode_levels(data: ColumnData, levels: tuple[Level, ...]) -> NDArray[np.flo
         return codes[inverse]
     # A column of numbers in one table may be text in another: compare as the levels are written.
     numeric_levels = all(not isinstance(level, str) for level in levels)
-    return np.array([index.get(_number(v) if numeric_levels else v, -1) for v in data.values], np.float32)
+    found = {v: index.get(v, index.get(_number(v), -1) if numeric_levels else -1) for v in dict.fromkeys(data.values)}
+    return np.array([found[v] for v in data.values], np.float32)
 
 
 def _refuse_numbers_among_text(data: ColumnData, distinct: list[Any]) -> None:
@@ -151,7 +168,7 @@ def _refuse_numbers_among_text(data: ColumnData, distinct: list[Any]) -> None:
         row = int(data.rows[list(data.values).index(words[0])])
         raise InputError(
             f"column {data.name!r} holds the text {words[0]!r} in row {row} among numbers: replace it by a number or "
-            f"a gap, or set kinds ({{{data.name!r}: 'categorical'}})"
+            f"a gap, or say with kinds (--kind {data.name}=categorical) that the column is categorical"
         )
 
 

@@ -21,6 +21,7 @@ FloatArray = NDArray[np.float64]
 Edge = tuple[Name, Name]
 Entry = tuple[Any, Any, Any, str]  # from, to, probability, and where that is written
 
+SURENESS = 1e-6  # an open edge's prior is no nearer to 0 or 1: in float32 it could round to them, and they are hard
 FORMS = "a number, a table of groups by groups, or the name of a CSV file"
 
 
@@ -39,6 +40,8 @@ def resolve_prior(groups: Sequence[Name], edge_prior: Any, forbidden: Any, requi
     prior = np.full((len(groups), len(groups)), uniform, dtype=np.float64)
     for (source, target), probability in {**stated, **hard}.items():
         prior[index[source], index[target]] = probability
+    is_open = (prior > 0) & (prior < 1)
+    prior[is_open] = np.clip(prior[is_open], SURENESS, 1 - SURENESS)
     np.fill_diagonal(prior, 0.0)
     _refuse_cycles(groups, prior)
     return prior

@@ -81,9 +81,17 @@ def find_ids(known: NDArray[Any], asked: NDArray[Any]) -> NDArray[np.int64]:
 
     The ids of one file may be numbers and those of another, which has some more, text: then "12" is 12.
     """
-    if known.dtype != asked.dtype:
-        known, asked = known.astype(str).astype(object), asked.astype(str).astype(object)
-    return pd.Index(known).get_indexer(pd.Index(asked)).astype(np.int64)
+    position = _index(known).get_indexer(_index(asked)).astype(np.int64)
+    unknown = position < 0
+    if unknown.any():
+        as_text = _index(known.astype(str).astype(object))
+        if as_text.is_unique:
+            position[unknown] = as_text.get_indexer(_index(asked[unknown].astype(str).astype(object)))
+    return position
+
+
+def _index(ids: NDArray[Any]) -> pd.Index[Any]:
+    return pd.Index(ids, dtype=object if ids.dtype == object else None, tupleize_cols=False)
 
 
 def _check_settings(names: Sequence[str], duplicates: str | None) -> None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from numbers import Number
+from decimal import Decimal
+from numbers import Number, Real
 from typing import Any
 
 import narwhals as nw
@@ -65,7 +66,9 @@ def column_names(frame: nw.DataFrame[Any]) -> list[Name]:
 
 def _frame_column(name: Name, series: nw.Series[Any]) -> ColumnData:
     dtype = series.dtype
-    if dtype.is_numeric():
+    if _is_sparse(series):
+        raise InputError(f"column {name!r} is sparse: make it dense first (frame.sparse.to_dense())")
+    if dtype.is_numeric() and dtype != nw.Decimal:
         numbers = series.cast(nw.Float64).fill_null(float("nan")).to_numpy()
         return _from_numbers(name, numbers, "integer" if dtype.is_integer() else "number")
     if dtype == nw.Boolean:
@@ -81,7 +84,18 @@ def _frame_column(name: Name, series: nw.Series[Any]) -> ColumnData:
 
 def _from_categories(name: Name, series: nw.Series[Any]) -> ColumnData:
     rows, seen = _observed(series)
-    return ColumnData(name, rows, _objects(seen), "category", _declared_order(series.to_native()))
+    order = _declared_order(series.to_native())
+    for level in dict.fromkeys([*seen, *(order or ())]):
+        if not isinstance(level, str | Real):
+            raise InputError(
+                f"column {name!r} has the level {str(level)!r} ({type(level).__name__}), neither text nor a number: "
+                "convert the column with .astype(str), or leave it out"
+            )
+    return ColumnData(name, rows, _objects(seen), "category", order)
+
+
+def _is_sparse(series: nw.Series[Any]) -> bool:
+    return series.implementation.is_pandas_like() and type(series.to_native().dtype).__name__ == "SparseDtype"
 
 
 def _declared_order(native: Any) -> tuple[Any, ...] | None:
@@ -110,11 +124,13 @@ def _from_objects(name: Name, series: nw.Series[Any]) -> ColumnData:
     rows, seen = _observed(series)
     if series.dtype == nw.Boolean or (seen and all(isinstance(value, bool) for value in seen)):
         return ColumnData(name, rows, np.array(seen, np.float64), "boolean")
-    if seen and all(isinstance(value, Number) for value in seen):
+    if seen and all(isinstance(value, Real | Decimal) for value in seen):
         numbers = np.full(len(series), np.nan)
         numbers[rows] = seen
         return _from_numbers(name, numbers, "number")
     for row, value in zip(rows, seen, strict=True):
+        if isinstance(value, complex):
+            raise InputError(f"column {name!r} holds the complex number {value!r} in row {row}: give real numbers")
         if isinstance(value, Number):
             raise InputError(f"column {name!r} mixes text and numbers ({value!r} in row {row}): make them all one kind")
         if not isinstance(value, str):
