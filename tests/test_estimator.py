@@ -331,7 +331,9 @@ def test_evaluate_warns_on_the_training_rows(fitted: VISL, frame: pd.DataFrame) 
 
 def test_saved_model_gives_the_identical_answer(fitted: VISL, frame: pd.DataFrame, tmp_path: Any) -> None:
     fitted.save(tmp_path / "model")
-    assert sorted(path.name for path in (tmp_path / "model").iterdir()) == ["visl-model.json", "weights.safetensors"]
+    files = sorted((tmp_path / "model").iterdir())
+    assert [path.name for path in files] == ["visl-model.json", "weights.safetensors"]
+    assert files[0].stat().st_mode == files[1].stat().st_mode, "who may read one may read the other"
     loaded = VISL.load(tmp_path / "model", device="cpu")
     pd.testing.assert_frame_equal(loaded.transform(frame), fitted.transform(frame))
     pd.testing.assert_frame_equal(loaded.sample(frame, 2)[1], fitted.sample(frame, 2)[1])
@@ -385,6 +387,7 @@ def test_bad_settings_are_named(frame: pd.DataFrame, change: dict[str, Any], wor
         ("empty", [np.nan] * 6, "'empty' has no observed value"),
         ("inf", [1.0, 2.0, np.inf, 3.0, 4.0, 5.0], "'inf' holds inf in row 2"),
         ("mixed", ["1", "2", "three", "4", "5", "6"], "'mixed' holds the text 'three' in row 2 among numbers"),
+        ("commas", ["1,5", "2,5", "3,25", "4", "5,5", "6,5"], "'commas' holds numbers with decimal commas.*points"),
         ("both", [1, "two", 3, 4, 5, 6], "'both' mixes text and numbers"),
         ("when", pd.date_range("2020-01-01", periods=6), "'when' holds values of type Datetime"),
         ("lists", [[1]] * 6, "'lists' holds"),

@@ -17,7 +17,6 @@ from core_helpers import (
     random_table,
     variable_wise,
 )
-from visl.config import Config
 from visl.errors import InputError
 from visl.schema import BINARY, CATEGORICAL, CONTINUOUS, ORDINAL
 from visl.table import Table
@@ -286,24 +285,3 @@ def test_the_core_trains_on_torch_and_numpy_alone():
     answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert answer.returncode == 0, answer.stderr
     assert answer.stdout.split() == []
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("seed", [1, 2])
-def test_a_strong_dependence_is_found_and_an_independent_column_is_not(seed):
-    # b copies a but for 5 %; c is independent. The fourth column is noise and a required parent of the others, because
-    # a node without parents forgets its own value, which would reward edges that carry no information.
-    rng = np.random.default_rng(seed)
-    a, c, anchor = rng.integers(0, 2, (3, 1000))
-    b = np.where(rng.random(1000) < 0.05, 1 - a, a)
-    values = np.stack([a, b, c, anchor], axis=1)
-    table = Table.from_dense(values, np.ones(values.shape, bool))
-    prior = torch.full((4, 4), Config().edge_prior)
-    prior[3], prior[:, 3] = 1.0, 0.0
-    settings = {"latent_dim": 32, "epochs": 100, "batch_size": 50, "learning_rate": 5e-3, "message_steps": 2}
-    model = build_model(variable_wise(*[BINARY] * 4), seed, prior=prior, **settings)
-    train(model, table, model.config, seed=seed)
-    joined = model.edges.adjacency()
-    assert joined[0, 1] > 0.6
-    assert joined[0, 2] < 0.3
-    assert joined[1, 2] < 0.3

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -51,6 +52,8 @@ def save(
         if state is not None:
             save_file(training, target / TRAINING_FILE)
         (target / MODEL_FILE).write_text(json.dumps(content, indent=1, ensure_ascii=False), encoding="utf-8")
+        for file in target.glob("*.safetensors"):  # written for the owner's eyes only
+            shutil.copymode(target / MODEL_FILE, file)
 
     write_folder_whole(Path(folder), write, force=force, marker=MODEL_FILE)
 

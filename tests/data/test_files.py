@@ -137,6 +137,7 @@ def test_folders_named_like_partitions_add_no_column(tmp_path):
         ("t.csv", b'a,b\n1,"2\n', "could not read .*t.csv"),
         ("t.csv", b'a\n"' + b"x" * 200_000, "is a quote left open"),
         ("t.csv", b"a,b,a,b\n1,2,3,4\n", "more than one column is named 'a', 'b': rename"),
+        ("t.csv", b"a;b\n1,5;2\n", "semicolons between its columns: save it with commas"),
         ("t.csv", b"a,,c\n1,2,3\n", "column 2 has no name: name it or remove it"),
         ("t.csv.gz", b"a,b\n1,2\n", "could not read .*t.csv.gz"),
         ("t.csv.gz", gzip.compress(b"a,b\n1,2\n", mtime=0)[:-9], "could not read .*t.csv.gz"),

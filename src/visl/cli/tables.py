@@ -14,8 +14,9 @@ from visl.cli.console import named
 from visl.cli.options import LogNames
 from visl.data.files import read_table
 from visl.data.groups import KnownNames, Name
-from visl.data.kinds import MAX_LEVELS
+from visl.data.kinds import MAX_LEVELS, infer_kind
 from visl.data.long import LongLog, read_long
+from visl.data.source import read_source
 from visl.errors import InputError
 from visl.schema import CONTINUOUS
 
@@ -86,6 +87,7 @@ def check_labels(table: WideTable, kinds: Iterable[Name]) -> list[str]:
     for name in frame.columns:
         column = frame[name]
         if pd.api.types.is_string_dtype(column) and column.nunique() > MAX_LEVELS:
+            infer_kind(read_source(frame[[name]]).columns[0])  # numbers gone wrong have an error of their own
             raise InputError(
                 f"column {name!r} holds {column.nunique()} different texts such as {column.dropna().iloc[0]!r}: if it "
                 f"labels the rows pass --id {name}, if it is free text --drop {name}, if it really is a category "

@@ -127,6 +127,11 @@ def csv_records(path: PathLike) -> Iterator[tuple[int, list[str]]]:
                 n_cells = n_cells or len(cells)
                 if not n_cells:
                     raise InputError(f"{path}, line 1 is blank: it must hold the names of the columns")
+                if cells and reader.line_num == 1 and len(cells) == 1 and ";" in cells[0]:
+                    raise InputError(
+                        f"{path} has semicolons between its columns: save it with commas instead, and numbers with "
+                        "decimal points"
+                    )
                 if len(cells) == n_cells:
                     yield reader.line_num, cells
                 elif cells and not (len(cells) == 1 and cells[0].isspace()):

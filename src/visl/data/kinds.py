@@ -164,6 +164,11 @@ def _refuse_numbers_among_text(data: ColumnData, distinct: list[Any]) -> None:
     if data.dtype == "category":
         return
     words = [value for value in distinct if _number(value) is None]
+    with_commas = [value for value in words if _number(str(value).replace(",", ".")) is not None]
+    if 2 * len(with_commas) > len(distinct):
+        raise InputError(
+            f"column {data.name!r} holds numbers with decimal commas, such as {with_commas[0]!r}: write decimal points"
+        )
     if words and 2 * len(words) < len(distinct):
         row = int(data.rows[list(data.values).index(words[0])])
         raise InputError(
