@@ -109,8 +109,9 @@ def test_invalid_values_are_named(name, value):
 
 
 def test_values_on_the_border_are_allowed():
-    Config(edge_prior=0.0, max_drop_rate=1.0, acyclicity_ramp=0.0, kl_latent_weight=0.0, epochs=1)
-    Config(edge_prior=1.0, max_drop_rate=0.0, acyclicity_ramp=1.0, acyclicity_weight=0.0, latent_dim=1)
+    low = Config(edge_prior=0.0, max_drop_rate=1.0, acyclicity_ramp=0.0, kl_latent_weight=0.0, epochs=1)
+    high = Config(edge_prior=1.0, max_drop_rate=0.0, acyclicity_ramp=1.0, acyclicity_weight=0.0, latent_dim=1)
+    assert (low.edge_prior, high.edge_prior) == (0.0, 1.0)
 
 
 @pytest.mark.parametrize(("epochs", "stages"), [(1, (1, 0)), (2, (1, 1)), (3, (2, 1)), (300, (150, 150))])

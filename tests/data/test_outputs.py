@@ -60,7 +60,7 @@ def test_existing_output_needs_force(tmp_path):
     target = tmp_path / "out.txt"
     target.write_text("old")
     for attempt in (lambda: check_output(target, False), lambda: write_whole(target, "new")):
-        with pytest.raises(InputError, match="out.txt exists: choose another name or pass --force"):
+        with pytest.raises(InputError, match="out.txt exists: choose another name, or pass --force"):
             attempt()
     assert content(tmp_path) == {"out.txt": b"old"}
     check_output(target, True)

@@ -18,7 +18,6 @@ from visl.data.kinds import MAX_LEVELS, infer_kind
 from visl.data.long import LongLog, read_long
 from visl.data.source import read_source
 from visl.errors import InputError
-from visl.schema import CONTINUOUS
 
 if TYPE_CHECKING:
     from visl.estimator import VISL
@@ -120,17 +119,4 @@ def for_model(model: VISL, table: WideTable) -> pd.DataFrame:
             f"{table.path} lacks the {named('column', missing)}, which the model was fitted with: "
             "add what is lacking, with empty cells where it is not known"
         )
-    return _typed_gaps(model, frame)
-
-
-def _typed_gaps(model: VISL, frame: pd.DataFrame) -> pd.DataFrame:
-    """A column of gaps only has no type of its own: it gets one that holds what will fill it."""
-    frame = frame.copy()
-    for name in frame.columns[frame.isna().all()]:
-        column = model.schema_.columns[model.schema_.position[name]]
-        if column.kind == CONTINUOUS:
-            values: Any = pd.array([None] * len(frame), dtype="Int64" if column.integer else "Float64")
-        else:
-            values = pd.array([None] * len(frame) + list(column.levels)).take(range(len(frame)))
-        frame[name] = values
     return frame

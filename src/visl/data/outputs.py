@@ -91,7 +91,7 @@ def claim(path: PathLike) -> Iterator[None]:
 
 
 def _exists(path: Path) -> InputError:
-    return InputError(f"{path} exists: choose another name or pass --force")
+    return InputError(f"{path} exists: choose another name, or pass --force (overwrite=True in Python)")
 
 
 def _reason(error: BaseException) -> str:
