@@ -285,3 +285,15 @@ def test_the_core_trains_on_torch_and_numpy_alone():
     answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert answer.returncode == 0, answer.stderr
     assert answer.stdout.split() == []
+
+
+def test_small_fits_do_not_depend_on_the_number_of_threads_and_leave_it_alone():
+    before, results = torch.get_num_threads(), []
+    try:
+        for threads in (1, 2):
+            torch.set_num_threads(threads)
+            results.append(trained()[0])
+            assert torch.get_num_threads() == threads
+    finally:
+        torch.set_num_threads(before)
+    assert_same_tensors(*results)
