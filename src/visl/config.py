@@ -76,7 +76,7 @@ class Config:
     max_drop_rate: float = 0.99  # each row hides a share U(0, this) of its observed cells from the encoder (authors)
 
     # -- inference
-    n_draws: int = 100  # Monte-Carlo draws of (Z, G) behind an imputation (paper)
+    n_draws: int = 30  # Monte-Carlo draws of (Z, G) behind an imputation (paper: 100; ours: a laptop's)
     calibrate_noise: bool = True  # spread of continuous draws from held-out residuals, else continuous_variance (ours)
 
     def __post_init__(self) -> None:
@@ -132,6 +132,7 @@ _PAPER = Config(
     epochs=300,
     learning_rate=1e-3,
     min_batches=1,
+    n_draws=100,
     edge_learning_rate=None,
     calibrate_noise=False,
 )

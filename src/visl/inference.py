@@ -23,7 +23,8 @@ from visl.schema import CATEGORICAL
 from visl.table import Table, mix_bits
 
 FLOATS_AT_ONCE = 1 << 20  # rows are taken in chunks so that tensors stay near this size; larger ones were slower
-CALIBRATION_ROWS = 2000
+CALIBRATION_ROWS = 1000
+CALIBRATION_DRAWS = 30
 CALIBRATION_HIDDEN = 0.3  # share of the observed cells hidden to measure residuals, as in the paper's test protocol
 MIN_CALIBRATION_CELLS = 20  # a column with fewer hidden cells takes the residuals of all columns together
 MIN_NOISE_VARIANCE = 1e-6
@@ -208,7 +209,7 @@ def calibrate_noise(model: VislModel, table: Table, *, seed: int) -> None:
     continuous = np.array([not column.levels for column in model.schema.columns])
     if not continuous[asked.column].any():
         return
-    imputer = Imputer(model, n_draws=model.config.n_draws, seed=seed)
+    imputer = Imputer(model, n_draws=CALIBRATION_DRAWS, seed=seed)
     mean, spread = imputer.moments(sample.keep_cells(shown), asked).T
     excess = (sample.values[~shown] - mean) ** 2 - spread
     overall = excess[continuous[asked.column]].mean()
