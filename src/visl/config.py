@@ -7,6 +7,7 @@ Sources: "paper" is the VISL paper; "authors" the weights of its authors' public
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
@@ -15,7 +16,7 @@ import numpy as np
 from visl.errors import InputError
 
 
-def _check_whole_number(name: str, value: Any) -> None:
+def check_whole_number(name: str, value: Any) -> None:
     if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
         raise InputError(f"{name} is {value!r}: give a whole number of at least 1")
 
@@ -56,6 +57,7 @@ class Config:
     edge_prior: float = 0.05  # prior probability of each edge (paper)
     initial_edge_probability: float | None = None  # None: `default_edge_probability`, falls with the number of groups
     edge_temperature: float = 0.5  # of the Gumbel-softmax samples of the graph (paper)
+    absent_below: float = 1e-3  # a sampled edge below this is absent, and costs no work (ours); 0: none is (paper)
     continuous_variance: float = 0.02  # Gaussian likelihood, on values scaled to [0, 1] (paper)
 
     # -- weights of the loss, relative to the likelihood summed over rows and columns
@@ -81,12 +83,12 @@ class Config:
 
     def __post_init__(self) -> None:
         for name in ("latent_dim", "message_steps", "epochs", "batch_size", "min_batches", "n_draws"):
-            _check_whole_number(name, getattr(self, name))
+            check_whole_number(name, getattr(self, name))
         for name in ("edge_temperature", "continuous_variance", "learning_rate"):
             _check_number(name, getattr(self, name), above=0.0)
         for name in ("kl_latent_weight", "kl_edges_weight", "acyclicity_weight", "acyclicity_start_epoch"):
             _check_number(name, getattr(self, name), least=0.0)
-        for name in ("acyclicity_ramp", "max_drop_rate", "edge_prior"):
+        for name in ("acyclicity_ramp", "max_drop_rate", "edge_prior", "absent_below"):
             _check_number(name, getattr(self, name), least=0.0, most=1.0)
         if self.edge_learning_rate is not None:
             _check_number("edge_learning_rate", self.edge_learning_rate, above=0.0)
@@ -113,6 +115,31 @@ class Config:
         return self.acyclicity_weight * min(1.0, max(0.0, grown))
 
 
+# Numbers in which models that are trained side by side may differ; sizes and lengths they share.
+OF_A_MEMBER = (
+    "edge_prior",
+    "initial_edge_probability",
+    "edge_temperature",
+    "kl_latent_weight",
+    "kl_edges_weight",
+    "acyclicity_weight",
+    "learning_rate",
+    "edge_learning_rate",
+    "max_drop_rate",
+)
+
+
+def check_together(configs: Sequence[Config]) -> None:
+    """Refuse configurations that cannot be trained side by side."""
+    for field in fields(Config):
+        values = {getattr(config, field.name) for config in configs}
+        if len(values) > 1 and field.name not in OF_A_MEMBER:
+            raise InputError(
+                f"models with {field.name} of {' and '.join(map(repr, sorted(values, key=str)))} cannot be trained "
+                f"side by side: fit them one by one, or let them differ only in {', '.join(OF_A_MEMBER)}"
+            )
+
+
 def default_edge_probability(n_groups: int) -> float:
     """Where every edge probability starts: 0.5, as in the paper, falling as 3 / sqrt(M) for large M.
 
@@ -126,6 +153,7 @@ def default_edge_probability(n_groups: int) -> float:
 _PAPER = Config(
     keep_own=False,
     group_embeddings=False,
+    absent_below=0.0,
     kl_edges_weight=50.0,
     kl_edges_over_groups=True,
     acyclicity_weight=50.0,

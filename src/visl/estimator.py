@@ -18,7 +18,8 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from visl import store
-from visl.config import Config
+from visl.batches import member_seeds
+from visl.config import Config, check_whole_number
 from visl.data.align import all_text, match_log, match_table
 from visl.data.codec import describe_constants, encode, infer_schema
 from visl.data.frames import arranged, fill, probability_frame
@@ -67,6 +68,9 @@ class VISL(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     preset : "default", "paper-synthetic", "paper-neuropathic" or "paper-eedi"; None is "default"
     epochs, batch_size, learning_rate, latent_dim, message_steps, n_draws : numbers or None
         None: from the preset.
+    n_members : int
+        Models from different seeds, trained side by side. Edge probabilities are their means, with the spread between
+        the members beside them, and imputations are drawn from all of them alike.
     edge_threshold : float
         `graph_` holds edges more probable than this.
     random_state : int, RandomState, Generator or None
@@ -79,7 +83,9 @@ class VISL(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     Attributes
     ----------
     edge_probabilities_ : DataFrame, rows = from, columns = to
-    graph_ : networkx.DiGraph, always acyclic; edges carry `probability` (this direction) and `adjacency` (either)
+    edge_spread_ : DataFrame of the same shape: standard deviation between the members, 0 for a single one
+    graph_ : networkx.DiGraph, always acyclic; edges carry `probability` (this direction), `adjacency` (either) and
+        `spread` (of the probability, between the members)
     history_ : DataFrame of every loss term in every epoch of both stages
     kinds_ : dict column -> kind
     notices_ : list of what a user should know about the data
@@ -99,6 +105,7 @@ class VISL(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         latent_dim: int | None = None,
         message_steps: int | None = None,
         n_draws: int | None = None,
+        n_members: int = 1,
         edge_threshold: float = 0.5,
         random_state: Any = None,
         device: str = "auto",
@@ -117,6 +124,7 @@ class VISL(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         self.latent_dim = latent_dim
         self.message_steps = message_steps
         self.n_draws = n_draws
+        self.n_members = n_members
         self.edge_threshold = edge_threshold
         self.random_state = random_state
         self.device = device
@@ -150,8 +158,9 @@ class VISL(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
             config, table = self._prepare(X, set_aside)
             state = None if checkpoint is None else self._go_on_from(checkpoint)
             on_start()
+            seeds = member_seeds(self.seed_, self.model_.n_members)
             history = train(
-                self.model_, table, config, seed=self.seed_, state=state, on_epoch=on_epoch, should_stop=should_stop
+                self.model_, table, seeds=seeds, state=state, on_epoch=on_epoch, should_stop=should_stop
             )
             if config.calibrate_noise:
                 calibrate_noise(self.model_, table, seed=self.seed_)
@@ -187,8 +196,8 @@ class VISL(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         self.set_aside_ = list(set_aside)
         self.n_rows_ = source.n_rows
         self.notices_ = describe_constants(schema)
-        rng = torch.Generator().manual_seed(self.seed_)
-        self.model_ = VislModel(schema, config, torch.from_numpy(prior).float(), rng).to(find_device(self.device))
+        rngs = [torch.Generator().manual_seed(seed) for seed in member_seeds(self.seed_, self.n_members)]
+        self.model_ = VislModel(schema, config, torch.from_numpy(prior).float(), rngs).to(find_device(self.device))
         return config, table
 
     def _prior(self, schema: Schema, names: list[Name], default: float) -> NDArray[np.float64]:
@@ -200,6 +209,7 @@ class VISL(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
 
     def _config(self) -> Config:
         check_threshold(self.edge_threshold)
+        check_whole_number("n_members", self.n_members)
         return config_of(self.preset, {name: getattr(self, name) for name in PRESET_SETTINGS})
 
     def _finish(self, history: list[dict[str, float]]) -> None:
@@ -210,19 +220,24 @@ class VISL(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         self.groups_ = _groups_in_order(self.schema_, self.columns_)
         order = [groups.index(group) for group in self.groups_]
         with torch.no_grad():
-            probabilities = self.model_.edges.probabilities().cpu().double().numpy()
-            adjacency = self.model_.edges.adjacency().cpu().double().numpy()
+            of_members = self.model_.edges.probabilities().cpu().double().numpy()  # (K, M, M)
+            adjacency = self.model_.edges.adjacency().cpu().double().numpy().mean(0)
+        probabilities, spread = of_members.mean(0), of_members.std(0)
         chosen = project_to_dag(probabilities, self.edge_threshold)
-        self.edge_probabilities_ = pd.DataFrame(
-            probabilities[np.ix_(order, order)],
-            index=pd.Index(self.groups_, name="from"),
-            columns=pd.Index(self.groups_, name="to"),
+        index, columns_ = (pd.Index(self.groups_, name=name) for name in ("from", "to"))
+        self.edge_probabilities_, self.edge_spread_ = (
+            pd.DataFrame(matrix[np.ix_(order, order)], index=index, columns=columns_)
+            for matrix in (probabilities, spread)
         )
         self.graph_: nx.DiGraph = nx.DiGraph()
         self.graph_.add_nodes_from(self.groups_)
         for i, j in zip(*np.nonzero(chosen), strict=True):
             self.graph_.add_edge(
-                groups[i], groups[j], probability=float(probabilities[i, j]), adjacency=float(adjacency[i, j])
+                groups[i],
+                groups[j],
+                probability=float(probabilities[i, j]),
+                adjacency=float(adjacency[i, j]),
+                spread=float(spread[i, j]),
             )
 
     def _print_epoch(self, record: dict[str, float]) -> None:
@@ -327,7 +342,7 @@ class VISL(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
             raise InputError(f"{checkpoint} is a finished model, not a checkpoint: there is nothing to resume")
         learned, ours = document["learned"], self.model_
         same = (
-            model.config == ours.config
+            model.configs == ours.configs
             and model.schema == ours.schema
             and torch.equal(model.edges.prior, ours.edges.prior)
             and learned["order_fingerprint_"] == self.order_fingerprint_

@@ -1,5 +1,7 @@
 """Draws and summaries of the cells that were not observed, by Monte Carlo over q(Z | observed cells) q(G).
 
+The draws are shared out evenly over the members of the model, so an ensemble's answer costs what one model's does.
+
 The draws' noise is made once and used for every row, so a row's answer depends on that row alone: not on the rows
 around it nor on their order. Values are on the model's scale (see `Table`).
 """
@@ -7,7 +9,8 @@ around it nor on their order. Values are on the model's scale (see `Table`).
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterator
+import itertools
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -41,47 +44,90 @@ class AskedCells:
         return len(self.row)
 
 
+@dataclass(frozen=True)
+class Drawn:
+    """Predictive distributions of those of the asked cells that are of one kind, one for each draw.
+
+    Levels of a discrete cell, or the mean and variance of a Gaussian on the scaled values.
+    """
+
+    kind: str
+    cells: Tensor  # (c,) positions among the asked cells
+    column: Tensor  # (c,)
+    log_levels: Tensor | None  # (S, c, levels), -inf beyond a column's own
+    mean: Tensor | None  # (S, c)
+    variance: Tensor | None  # (S, c)
+
+    @property
+    def shares(self) -> Tensor:
+        """(c, levels) probabilities, all draws together; none for a continuous cell."""
+        return self.cells.new_zeros(len(self.cells), 0) if self.log_levels is None else self.log_levels.exp().mean(0)
+
+    def log_prob(self, value: Tensor) -> Tensor:
+        """(S, c) at the given values, (c,)"""
+        if self.log_levels is not None:
+            index = value.long().expand(self.log_levels.shape[:-1])
+            return self.log_levels.gather(-1, index[..., None]).squeeze(-1)
+        assert self.mean is not None
+        assert self.variance is not None
+        return gaussian_log_density(value, self.mean, self.variance)
+
+
+def _pooled(outputs: Sequence[KindOutput], members: Sequence[VislModel]) -> Drawn:
+    """The same cells' read-outs by every member."""
+    first = outputs[0]
+    if first.likelihood.discrete:
+        logs = torch.cat([output.likelihood.log_probabilities(output.units, output.column) for output in outputs])
+        return Drawn(first.kind, first.cells, first.column, logs, None, None)
+    means = [output.units[..., 0] for output in outputs]
+    variances = [m.noise_variance[0, first.column].expand(x.shape) for m, x in zip(members, means, strict=True)]
+    return Drawn(first.kind, first.cells, first.column, None, torch.cat(means), torch.cat(variances))
+
+
 class Imputer:
     """Predicts cells of a table with a trained model."""
 
     def __init__(self, model: VislModel, *, n_draws: int, seed: int) -> None:
         M, d = model.n_groups, model.config.latent_dim
-        self.device, self.n_draws = model.noise_variance.device, n_draws
+        self.device, self.n_draws, self.schema = model.noise_variance.device, n_draws, model.schema
         # In float64 on the CPU: matrix products round differently with a row's place in the batch, and in float32 that
         # would show, and could flip a level. GPUs keep float32.
         self.dtype = torch.float64 if self.device.type == "cpu" else torch.float32
-        self.model = copy.deepcopy(model).to(self.dtype)
+        self.n_groups, self.dim = M, d
         columns = enumerate(model.schema.columns)
         self._certain = {j: code for j, column in columns if (code := column.certain_code) is not None}
         # On the CPU whatever the device, so that a model gives the same draws when it is loaded elsewhere.
         rng = torch.Generator().manual_seed(seed)
         self.noise = torch.randn((n_draws, 1, M, d), generator=rng).to(self.device, self.dtype)
         uniform = torch.rand((n_draws, M, M), generator=rng).to(self.device, self.dtype)
+        bounds = [n_draws * k // model.n_members for k in range(model.n_members + 1)]
+        draws = [slice(*pair) for pair in itertools.pairwise(bounds)]
+        used = [(m, part) for m, part in zip(model.members(), draws, strict=True) if part.start < part.stop]
+        self.members = [copy.deepcopy(member).to(self.dtype) for member, _ in used]
+        self.draws_of_member = [part for _, part in used]
         with torch.no_grad():
-            self.edges = model.edges.soften(uniform)
+            edges = [m.edges.soften(uniform[part]) for m, part in used]  # in the precision that was trained
+        self.edges = [e.to(self.dtype) for e in edges]
 
     def point(self, table: Table, asked: AskedCells) -> NDArray[np.float32]:
         """(cells,) mean of a continuous cell, most probable level of a discrete one."""
 
-        def best(output: KindOutput, chunk: slice) -> Tensor:
-            if output.likelihood.discrete:
-                return _level_shares(output).mean(0).argmax(-1).float()
-            return output.units[..., 0].mean(0)
+        def best(output: Drawn, chunk: slice) -> Tensor:
+            return output.shares.argmax(-1).float() if output.mean is None else output.mean.mean(0)
 
         return self._with_constants(asked, self._collect(table, asked, best))
 
     def probabilities(self, table: Table, asked: AskedCells) -> NDArray[np.float32]:
         """(cells, levels) of discrete cells; 0 beyond a column's own levels and for continuous cells."""
-        most = max((column.n_levels for column in self.model.schema.columns), default=0)
+        most = max((column.n_levels for column in self.schema.columns), default=0)
 
-        def padded(output: KindOutput, chunk: slice) -> Tensor:
-            shares = _level_shares(output).mean(0) if output.likelihood.discrete else output.units[0, :, :0]
-            shares = shares[:, :most]
+        def padded(output: Drawn, chunk: slice) -> Tensor:
+            shares = output.shares[:, :most]
             return torch.nn.functional.pad(shares, (0, most - shares.shape[-1]))
 
         shares = self._collect(table, asked, padded, width=(most,))
         for j, code in self._certain.items():
-            if self.model.schema.columns[j].levels:
+            if self.schema.columns[j].levels:
                 shares[asked.column == j] = np.eye(most, dtype=np.float32)[int(code)]
         return shares
 
@@ -89,27 +135,22 @@ class Imputer:
         """(cells,) log of the predictive probability, or density on the scaled values, at the given values."""
         truth = torch.from_numpy(values)
 
-        def at_truth(output: KindOutput, chunk: slice) -> Tensor:
+        def at_truth(output: Drawn, chunk: slice) -> Tensor:
             value = truth[chunk].to(self.device, self.dtype)[output.cells]
-            if output.likelihood.discrete:
-                logs = output.likelihood.log_prob(output.units, output.column, value)
-            else:
-                logs = gaussian_log_density(value, output.units[..., 0], self.model.noise_variance[output.column])
-            return logs.logsumexp(0) - np.log(self.n_draws)
+            return output.log_prob(value).logsumexp(0) - np.log(self.n_draws)
 
         return self._collect(table, asked, at_truth)
 
     def quantile(self, table: Table, asked: AskedCells, share: float) -> NDArray[np.float32]:
         """(cells,) the value below which this share lies; NaN for categorical cells, whose levels have no order."""
 
-        def at_share(output: KindOutput, chunk: slice) -> Tensor:
+        def at_share(output: Drawn, chunk: slice) -> Tensor:
             if output.kind == CATEGORICAL:
-                return torch.full_like(output.units[0, :, 0], torch.nan)
-            if output.likelihood.discrete:
-                below = _level_shares(output).mean(0).cumsum(-1)
+                return torch.full_like(output.shares[:, 0], torch.nan)
+            if output.mean is None or output.variance is None:
+                below = output.shares.cumsum(-1)
                 return (below < share - 1e-6).sum(-1).clamp(max=below.shape[-1] - 1).float()
-            deviation = self.model.noise_variance[output.column].sqrt()
-            return mixture_quantile(output.units[..., 0], deviation, share)
+            return mixture_quantile(output.mean, output.variance.sqrt(), share)
 
         return self._with_constants(asked, self._collect(table, asked, at_share))
 
@@ -123,15 +164,16 @@ class Imputer:
         streams = _row_streams(table)
         order = np.argsort(_bits(streams, np.arange(self.n_draws)), axis=0)  # (draws, rows)
 
-        def drawn(output: KindOutput, chunk: slice) -> Tensor:
+        def drawn(output: Drawn, chunk: slice) -> Tensor:
             cells = output.cells.cpu().numpy() + chunk.start
             uniform = _uniforms(streams[asked.row[cells]], asked.column[cells], self.n_draws)  # (draws, c)
             u = torch.from_numpy(uniform).to(self.device)
-            if output.likelihood.discrete:
-                below = _level_shares(output).double().cumsum(-1)
+            if output.log_levels is not None:
+                below = output.log_levels.exp().double().cumsum(-1)
                 return (below[..., :-1] < u[..., None]).sum(-1).float().T
-            deviation = self.model.noise_variance[output.column].sqrt()
-            return (output.units[..., 0] + deviation * torch.special.ndtri(u).to(self.dtype)).T
+            assert output.mean is not None
+            assert output.variance is not None
+            return (output.mean + output.variance.sqrt() * torch.special.ndtri(u).to(self.dtype)).T
 
         draws = self._collect(table, asked, drawn, width=(self.n_draws,), draw_order=torch.from_numpy(order))
         return self._with_constants(asked, draws).T
@@ -145,9 +187,10 @@ class Imputer:
     def moments(self, table: Table, asked: AskedCells) -> NDArray[np.float32]:
         """(cells, 2): mean and variance, over the draws, of a continuous cell's mean; 0 for discrete cells."""
 
-        def both(output: KindOutput, chunk: slice) -> Tensor:
-            mean = output.units[..., 0] * (not output.likelihood.discrete)
-            return torch.stack([mean.mean(0), mean.var(0, correction=0)], -1)
+        def both(output: Drawn, chunk: slice) -> Tensor:
+            if output.mean is None:
+                return torch.zeros(len(output.cells), 2)
+            return torch.stack([output.mean.mean(0), output.mean.var(0, correction=0)], -1)
 
         return self._collect(table, asked, both, width=(2,))
 
@@ -155,7 +198,7 @@ class Imputer:
         self,
         table: Table,
         asked: AskedCells,
-        summary: Callable[[KindOutput, slice], Tensor],
+        summary: Callable[[Drawn, slice], Tensor],
         width: tuple[int, ...] = (),
         draw_order: Tensor | None = None,
     ) -> NDArray[np.float32]:
@@ -168,22 +211,25 @@ class Imputer:
 
     def _outputs(
         self, table: Table, asked: AskedCells, draw_order: Tensor | None
-    ) -> Iterator[tuple[slice, KindOutput]]:
-        """Read-outs (draws, cells, units) of the asked cells, chunk by chunk of the rows that have any."""
+    ) -> Iterator[tuple[slice, Drawn]]:
+        """Predictions of the asked cells, chunk by chunk of the rows that have any, kind by kind."""
         for rows, chunk in self._chunks(asked):
-            part = table.take_rows(rows)
-            batch_row = np.searchsorted(rows, asked.row[chunk])
+            cells = self._cells(table.take_rows(rows))
+            position = self._tensor(np.searchsorted(rows, asked.row[chunk])), self._tensor(asked.column[chunk])
             noise = self.noise if draw_order is None else _reordered(self.noise, draw_order[:, rows])
-            position = self._tensor(batch_row), self._tensor(asked.column[chunk])
-            for output in self.model.draw(self._cells(part), position, noise, self.edges):
-                yield chunk, output
+            of_members = [
+                member.draw(cells, position, noise[draws], edges)
+                for member, draws, edges in zip(self.members, self.draws_of_member, self.edges, strict=True)
+            ]
+            for outputs in zip(*of_members, strict=True):
+                yield chunk, _pooled(outputs, self.members)
 
     def _chunks(self, asked: AskedCells) -> Iterator[tuple[NDArray[np.int64], slice]]:
         """Rows, and the slice of the asked cells that lies in them. A chunk's size depends on the model alone."""
         rows, first = np.unique(asked.row, return_index=True)
         ends = np.append(first[1:], len(asked))
-        widest = max(self.model.n_groups, len(self.model.schema.columns))
-        n_rows = max(1, FLOATS_AT_ONCE // (self.n_draws * widest * self.model.config.latent_dim))
+        widest = max(self.n_groups, len(self.schema.columns))
+        n_rows = max(1, FLOATS_AT_ONCE // (self.n_draws * widest * self.dim))
         for i in range(0, len(rows), n_rows):
             yield rows[i : i + n_rows], slice(first[i], ends[min(i + n_rows, len(rows)) - 1])
 
@@ -198,43 +244,43 @@ class Imputer:
 def calibrate_noise(model: VislModel, table: Table, *, seed: int) -> None:
     """Set the spread of continuous draws so that, with the draws' own spread, it matches the residuals of hidden cells.
 
-    Some observed cells of (at most) CALIBRATION_ROWS rows are hidden and predicted; for each column
+    Some observed cells of (at most) CALIBRATION_ROWS rows are hidden and predicted; for each member and column
     noise variance = mean squared residual - mean variance of the draws' means.
     """
     rng = np.random.default_rng(seed)
     rows = np.sort(rng.permutation(table.n_rows)[:CALIBRATION_ROWS])
     sample = table.take_rows(rows)
     shown = rng.random(sample.n_cells) >= CALIBRATION_HIDDEN
-    asked = AskedCells(sample.row_of_cell[~shown], sample.columns[~shown].astype(np.int64))
     continuous = np.array([not column.levels for column in model.schema.columns])
-    if not continuous[asked.column].any():
-        return
-    imputer = Imputer(model, n_draws=CALIBRATION_DRAWS, seed=seed)
+    if continuous[sample.columns[~shown]].any():
+        variances = [_noise_variance(member, sample, shown, continuous, seed) for member in model.members()]
+        model.noise_variance.copy_(torch.from_numpy(np.stack(variances)))
+
+
+def _noise_variance(
+    member: VislModel, sample: Table, shown: NDArray[np.bool_], continuous: NDArray[np.bool_], seed: int
+) -> NDArray[np.float64]:
+    """(D,) of one member, from the cells that are not shown; continuous: (D,)"""
+    asked = AskedCells(sample.row_of_cell[~shown], sample.columns[~shown].astype(np.int64))
+    imputer = Imputer(member, n_draws=CALIBRATION_DRAWS, seed=seed)
     mean, spread = imputer.moments(sample.keep_cells(shown), asked).T
     excess = (sample.values[~shown] - mean) ** 2 - spread
     overall = excess[continuous[asked.column]].mean()
-    counts = np.bincount(asked.column, minlength=table.n_columns)
-    means = np.bincount(asked.column, excess, minlength=table.n_columns) / np.maximum(counts, 1)
+    counts = np.bincount(asked.column, minlength=sample.n_columns)
+    means = np.bincount(asked.column, excess, minlength=sample.n_columns) / np.maximum(counts, 1)
     variance = np.where(counts >= MIN_CALIBRATION_CELLS, means, overall)
-    variance = np.where(continuous, np.maximum(variance, MIN_NOISE_VARIANCE), model.config.continuous_variance)
-    model.noise_variance.copy_(torch.from_numpy(variance))
+    return np.where(continuous, np.maximum(variance, MIN_NOISE_VARIANCE), member.config.continuous_variance)
 
 
 def mixture_quantile(means: Tensor, deviation: Tensor, share: float) -> Tensor:
-    """Quantile of an equal mixture of Gaussians, by bisection.  means: (S, c), deviation: (c,) -> (c,)"""
-    reach = 8 * deviation
-    low, high = means.amin(0) - reach, means.amax(0) + reach
+    """Quantile of an equal mixture of Gaussians, by bisection.  means: (S, c), deviation: (S, c) or (c,) -> (c,)"""
+    low, high = (means - 8 * deviation).amin(0), (means + 8 * deviation).amax(0)
     for _ in range(40):
         middle = (low + high) / 2
         # Between distant components the share is the same over a stretch: take its left end, whatever the rounding.
         below = torch.special.ndtr((middle - means) / deviation).mean(0) < share - 1e-9
         low, high = torch.where(below, middle, low), torch.where(below, high, middle)
     return (low + high) / 2
-
-
-def _level_shares(output: KindOutput) -> Tensor:
-    """(draws, cells, levels)"""
-    return output.likelihood.log_probabilities(output.units, output.column).exp()
 
 
 def _reordered(noise: Tensor, order: Tensor) -> Tensor:

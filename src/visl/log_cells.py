@@ -41,7 +41,7 @@ def predict_log_cells(
     imputer: Imputer, reading: Reading, rows: NDArray, columns: NDArray, *, round_integers: bool
 ) -> pd.DataFrame:
     """value of each asked pair, and for discrete columns its probability."""
-    log, schema, table = reading.X, imputer.model.schema, reading.encoded.table
+    log, schema, table = reading.X, imputer.schema, reading.encoded.table
     row = _positions(rows, log.row_ids, log.row_name)
     names = np.empty(len(schema.columns), object)
     names[:] = [column.name for column in schema.columns]

@@ -22,6 +22,7 @@ SETTINGS = (
     "latent_dim",
     "message_steps",
     "n_draws",
+    "n_members",
     "edge_threshold",
     "round_integers",
     "verbose",
@@ -56,6 +57,6 @@ def from_document(estimator_class: type[VISL], model: VislModel, document: dict[
     estimator._finish(document["history"])
     if document["has_prior"]:
         groups = list(schema.groups)
-        prior = pd.DataFrame(model.edges.prior.cpu().numpy(), index=groups, columns=groups)
+        prior = pd.DataFrame(model.edges.prior[0].cpu().numpy(), index=groups, columns=groups)
         estimator.edge_prior = prior.loc[estimator.groups_, estimator.groups_]
     return estimator

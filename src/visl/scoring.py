@@ -32,7 +32,7 @@ def score_hidden(
 ) -> pd.DataFrame:
     """Predict the hidden cells of the table from the others.  hidden: (cells,)"""
     cells = _predicted_cells(imputer, table, hidden, level, round_integers)
-    schema = imputer.model.schema
+    schema = imputer.schema
     rows = [_scores(part, column.name, column.kind) for column, part in _by_column(cells, schema)]
     rows.append(_scores(cells, OVERALL, "mixed" if cells["kind"].nunique() != 1 else str(cells["kind"].iloc[0])))
     return pd.DataFrame(rows, columns=["column", "kind", "cells", *MEASURES])
@@ -47,7 +47,7 @@ def _predicted_cells(
     imputer: Imputer, table: Table, hidden: NDArray[np.bool_], level: float, round_integers: bool
 ) -> pd.DataFrame:
     """One row for each hidden cell: its truth and what is predicted, on the model's scale."""
-    schema, shown = imputer.model.schema, table.keep_cells(~hidden)
+    schema, shown = imputer.schema, table.keep_cells(~hidden)
     asked = AskedCells(table.row_of_cell[hidden], table.columns[hidden].astype(np.int64))
     truth, point = table.values[hidden], imputer.point(shown, asked)
     low, high = (imputer.quantile(shown, asked, share) for share in ((1 - level) / 2, (1 + level) / 2))

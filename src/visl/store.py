@@ -20,7 +20,7 @@ from visl.model import VislModel
 from visl.schema import Schema
 from visl.training import TrainingState
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2  # 1: without members
 MODEL_FILE, WEIGHTS_FILE, TRAINING_FILE = "visl-model.json", "weights.safetensors", "training.safetensors"
 
 
@@ -40,7 +40,7 @@ def save(
         "version": FORMAT_VERSION,
         "written_by": f"visl {visl.__version__}",
         "checkpoint": state is not None,
-        "config": asdict(model.config),
+        "configs": [asdict(config) for config in model.configs],
         "schema": model.schema.to_json(),
         "document": document,
     }
@@ -65,8 +65,9 @@ def load(folder: str | Path, device: torch.device) -> tuple[VislModel, dict[str,
     folder = Path(folder)
     content = _read_content(folder)
     try:
-        config, schema = Config(**content["config"]), Schema.from_json(content["schema"])
-        model = VislModel(schema, config, torch.zeros(len(schema.groups), len(schema.groups)), torch.Generator())
+        configs, schema = [Config(**config) for config in content["configs"]], Schema.from_json(content["schema"])
+        M = len(schema.groups)
+        model = VislModel(schema, configs, torch.zeros(M, M), [torch.Generator() for _ in configs])
         model.load_state_dict(_read_tensors(folder / WEIGHTS_FILE))
         state = _unpack_state(_read_tensors(folder / TRAINING_FILE), content) if content["checkpoint"] else None
         return model.to(device), content["document"], state
@@ -90,6 +91,11 @@ def _read_content(folder: Path) -> dict[str, Any]:
     version = content.get("version")
     if not isinstance(version, int) or isinstance(version, bool) or version < 1:
         raise InputError(f"the model in {folder} is damaged (its format version is {version!r}): fit it again")
+    if version < FORMAT_VERSION:
+        raise InputError(
+            f"the model in {folder} was written by an earlier visl (format {version}, this one reads "
+            f"{FORMAT_VERSION}): fit it again"
+        )
     if version > FORMAT_VERSION:
         raise InputError(
             f"the model in {folder} was written by a later visl (format {version}, this one reads up to "
@@ -115,8 +121,7 @@ def _read_tensors(path: Path) -> dict[str, Tensor]:
 def _pack_state(state: TrainingState) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """Tensors and plain values of a training state."""
     assert state.optimizer is not None
-    assert state.rng_state is not None
-    tensors = {"rng_state": state.rng_state.cpu()}
+    tensors = {}
     for index, moments in state.optimizer["state"].items():
         for name, value in moments.items():
             tensors[f"optimizer.{index}.{name}"] = torch.as_tensor(value).detach().cpu().contiguous()
@@ -134,14 +139,12 @@ def _unpack_state(tensors: dict[str, Tensor], content: dict[str, Any]) -> Traini
     plain = content["training"]
     moments: dict[int, dict[str, Tensor]] = {}
     for key, tensor in tensors.items():
-        if key != "rng_state":
-            _, index, name = key.split(".", 2)
-            moments.setdefault(int(index), {})[name] = tensor
+        _, index, name = key.split(".", 2)
+        moments.setdefault(int(index), {})[name] = tensor
     return TrainingState(
         epoch=plain["epoch"],
         step=plain["step"],
         sums=plain["sums"],
         history=plain["history"],
-        rng_state=tensors["rng_state"],
         optimizer={"state": moments, "param_groups": plain["param_groups"]},
     )

@@ -114,3 +114,8 @@ def mix_bits(x: NDArray[np.uint64]) -> NDArray[np.uint64]:
         x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
         x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
         return x ^ (x >> np.uint64(31))
+
+
+def signed_bits(number: int) -> int:
+    """The signed 64-bit integer with the bits of an unsigned one."""
+    return number - 2**64 if number >= 2**63 else number

@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
+from visl.batches import CellStore, Noise, StepInputs, TrainingData
 from visl.config import Config
 from visl.errors import InputError
-from visl.model import ElboTerms, VislModel
-from visl.nets.layout import Cells
+from visl.model import LossWeights, VislModel
+from visl.steps import Alone, Engine, StepRunner, stage_optimizer
 from visl.table import Table
 
-ONE_THREAD_BELOW = 100_000  # floats of a batch's latent vectors, B * M * d
+ONE_THREAD_BELOW = 100_000  # floats of a batch's latent vectors, K * B * M * d
 TERMS = ("loss", "nll", "kl_latent", "kl_edges", "acyclicity")
 
 
@@ -30,13 +32,12 @@ class Interrupted(Exception):
 
 @dataclass
 class TrainingState:
-    """All that changes in training besides the model's own tensors."""
+    """All that changes in training besides the model's own tensors. Noise follows from seed, epoch and step."""
 
     epoch: int = 0  # of the whole run, both stages
     step: int = 0  # batches of this epoch already done
-    sums: list[float] = field(default_factory=lambda: [0.0] * len(TERMS))  # of this epoch's terms so far
+    sums: list[list[float]] | None = None  # of this epoch's terms so far, for each member
     history: list[dict[str, float]] = field(default_factory=list)
-    rng_state: Tensor | None = None  # of the noise
     optimizer: dict[str, Any] | None = None  # Adam's state dict
 
     @property
@@ -57,62 +58,143 @@ def find_device(name: str) -> torch.device:
     return device
 
 
-class DeviceTable:
-    """A table's cells as tensors on the training device; batches of rows are gathered there."""
-
-    def __init__(self, table: Table, device: torch.device) -> None:
-        self.n_rows = table.n_rows
-        self.starts = torch.from_numpy(table.starts).to(device)
-        self.columns = torch.from_numpy(table.columns).to(device)
-        self.values = torch.from_numpy(table.values).to(device)
-
-    def batch(self, rows: Tensor) -> Cells:
-        first, counts = self.starts[rows], self.starts[rows + 1] - self.starts[rows]
-        batch_row = torch.repeat_interleave(torch.arange(len(rows), device=rows.device), counts)
-        before = counts.cumsum(0) - counts  # cells of the batch that precede each row's
-        position = torch.arange(len(batch_row), device=rows.device) + (first - before)[batch_row]
-        return Cells(batch_row, self.columns[position].long(), self.values[position], len(rows))
-
-
-def hide_at_random(cells: Cells, max_rate: float, rng: torch.Generator) -> Tensor:
-    """1 for shown cells, 0 for hidden ones: each row draws its own rate from U(0, max_rate).  (cells,)"""
-    device = cells.value.device
-    rate = max_rate * torch.rand(cells.n_rows, generator=rng, device=device)
-    return (torch.rand(len(cells.row), generator=rng, device=device) >= rate[cells.row]).to(cells.value.dtype)
-
-
 def train(
     model: VislModel,
-    table: Table,
-    config: Config,
+    data: Table | TrainingData,
     *,
-    seed: int,
+    seeds: Sequence[int],
     state: TrainingState | None = None,
     on_epoch: Callable[[dict[str, float]], None] = lambda record: None,
     should_stop: Callable[[TrainingState], bool] = lambda state: False,
+    engine: Engine | None = None,
 ) -> list[dict[str, float]]:
     """Train the model in place and return its history: one record of every loss term for each epoch.
 
-    `should_stop` is asked after every step; True ends in `Interrupted`, whose state, with the model's tensors, goes on
-    to exactly where an uninterrupted run would have ended.
+    seeds: one for each member. `should_stop` is asked after every step; True ends in `Interrupted`, whose state, with
+    the model's tensors, goes on to exactly where an uninterrupted run would have ended.
     """
-    device = next(model.parameters()).device
-    data, state = DeviceTable(table, device), state or TrainingState()
-    rng = torch.Generator(device).manual_seed(seed)
-    if state.rng_state is not None:
-        rng.set_state(state.rng_state)
-    optimizer: torch.optim.Adam | None = None
-    floats = config.batch_rows(data.n_rows) * model.n_groups * config.latent_dim
-    with _threads_for(floats):
-        for epoch in range(state.epoch, config.epochs):
-            stage = 1 if epoch < config.stage_epochs[0] else 2
-            # Stage 2 freezes q(G) and starts a fresh optimiser.
-            if optimizer is None or (stage == 2 and epoch == config.stage_epochs[0] and state.step == 0):
-                optimizer = _stage_optimizer(model, stage, config, state)
-            _run_epoch(model, data, config, optimizer, rng, state, seed, stage, should_stop)
-            record = _close_epoch(state, stage, data.n_rows, config)
-            on_epoch(record)
+    data = TrainingData([data]) if isinstance(data, Table) else data
+    state, config = state or TrainingState(), model.config
+    run = _Run(model, data, seeds, state, engine or Alone())
+    with run.surroundings():
+        while state.epoch < config.epochs:
+            run.start_stage_if_due()
+            run.epoch(should_stop)
+            on_epoch(run.close_epoch())
     return state.history
+
+
+class _Run:
+    def __init__(
+        self, model: VislModel, data: TrainingData, seeds: Sequence[int], state: TrainingState, engine: Engine
+    ) -> None:
+        if len(seeds) != model.n_members:
+            raise AssertionError(f"{len(seeds)} seeds for {model.n_members} members")
+        self.model, self.data, self.seeds, self.state, self.engine = model, data, seeds, state, engine
+        self.config = model.config
+        self.device = model.noise_variance.device
+        self.cells = CellStore(data, model.schema, model.n_members, self.device)
+        self.noise = Noise(seeds, data.parts, len(model.schema.columns), self.device)
+        self.batch_rows = self.config.batch_rows(data.n_rows)
+        self.n_steps = data.n_steps(self.batch_rows)
+        self.sums = torch.zeros(len(TERMS), model.n_members, dtype=torch.float64, device=self.device)
+        self.weights = LossWeights(*(torch.zeros(model.n_members, device=self.device) for _ in range(3)))
+        self.max_rate = self._of_members(lambda config: config.max_drop_rate)
+        self.optimizer: torch.optim.Adam | None = None
+        self.runner: StepRunner | None = None
+        self._inputs: dict[int, StepInputs] = {}
+
+    @contextmanager
+    def surroundings(self) -> Iterator[None]:
+        floats = self.model.n_members * self.batch_rows * self.model.n_groups * self.config.latent_dim
+        on_gpu = self.device.type == "cuda"
+        # CUDA graphs cannot be recorded on the stream that everything else waits for.
+        with _threads_for(floats), torch.cuda.stream(torch.cuda.Stream()) if on_gpu else nullcontext():
+            yield
+            if on_gpu:
+                torch.cuda.current_stream().synchronize()
+
+    @property
+    def stage(self) -> int:
+        return 1 if self.state.epoch < self.config.stage_epochs[0] else 2
+
+    def start_stage_if_due(self) -> None:
+        """Stage 2 freezes q(G) and starts a fresh optimiser."""
+        fresh_stage = self.state.epoch == self.config.stage_epochs[0] and self.state.step == 0
+        if self.runner is not None and not fresh_stage:
+            return
+        self.optimizer = stage_optimizer(self.model, self.stage)
+        if self.state.optimizer is not None:
+            self.optimizer.load_state_dict(self.state.optimizer)
+            self.state.optimizer = None
+        self.runner = StepRunner(
+            self.model, self.optimizer, self.cells, self.weights, self.max_rate, self.sums, self.engine,
+            backward=self.stage == 2, n_rows_total=self.data.n_rows,
+        )  # fmt: skip
+
+    def epoch(self, should_stop: Callable[[TrainingState], bool]) -> None:
+        assert self.runner is not None
+        state, n_steps = self.state, self.n_steps
+        order = self.data.epoch_order(self.seeds, state.epoch, n_steps)
+        self.runner.make_room(order)
+        self._set_weights()
+        self.sums.copy_(torch.tensor(state.sums) if state.sums is not None else torch.zeros(self.sums.shape))
+        while state.step < n_steps:
+            rows, rows_of_parts = order[state.step], self.data.rows_of_step(state.step, n_steps)
+            inputs = self._inputs_for(rows)
+            here = [rows_of_parts[part] for part in self.data.parts]
+            self.noise.fill(inputs, here, state.epoch, state.step)
+            self.runner.step(inputs, rows, n_rows_everywhere=sum(rows_of_parts))
+            state.step += 1
+            if self.engine.any(should_stop(state)):
+                raise Interrupted(self.snapshot())
+
+    def snapshot(self) -> TrainingState:
+        """The state, complete with what lives on the device."""
+        assert self.optimizer is not None
+        self.state.sums = self.engine.sum(self.sums).tolist()
+        self.state.optimizer = self.optimizer.state_dict()
+        return self.state
+
+    def close_epoch(self) -> dict[str, float]:
+        """Turn the epoch's sums into its record of means per row, and move on to the next epoch."""
+        state, config = self.state, self.config
+        means = self.engine.sum(self.sums).cpu().numpy() / self.data.n_rows  # (terms, K)
+        if not np.isfinite(means).all():
+            raise InputError(
+                f"training diverged in epoch {state.epoch + 1}: the loss is no longer finite. "
+                f"Lower learning_rate (now {config.learning_rate:g})"
+            )
+        record = {
+            "stage": self.stage,
+            "epoch": state.epoch + 1,
+            **dict(zip(TERMS, means.mean(1).tolist(), strict=True)),
+            "acyclicity_weight": config.acyclicity_weight_at(state.epoch),
+        }
+        if self.model.n_members > 1:
+            record["loss_spread"] = float(means[0].std())
+        state.history.append(record)
+        state.epoch, state.step, state.sums = state.epoch + 1, 0, None
+        return record
+
+    def _inputs_for(self, rows: Tensor) -> StepInputs:
+        K, B = rows.shape
+        if B not in self._inputs:
+            M, d = self.model.n_groups, self.config.latent_dim
+            self._inputs[B] = StepInputs.empty(K, B, M, d, self.device)
+        self._inputs[B].rows.copy_(rows)
+        return self._inputs[B]
+
+    def _set_weights(self) -> None:
+        epoch, M = self.state.epoch, self.model.n_groups
+        self.weights.kl_latent.copy_(self._of_members(lambda c: c.kl_latent_weight))
+        self.weights.kl_edges.copy_(
+            self._of_members(lambda c: c.kl_edges_weight / (M if c.kl_edges_over_groups else 1))
+        )
+        self.weights.acyclicity.copy_(self._of_members(lambda c: c.acyclicity_weight_at(epoch)))
+
+    def _of_members(self, number: Callable[[Config], float]) -> Tensor:
+        return torch.tensor([number(config) for config in self.model.configs], device=self.device)
 
 
 @contextmanager
@@ -124,83 +206,3 @@ def _threads_for(floats: int) -> Iterator[None]:
         yield
     finally:
         torch.set_num_threads(before)
-
-
-def _stage_optimizer(model: VislModel, stage: int, config: Config, state: TrainingState) -> torch.optim.Adam:
-    model.edges.requires_grad_(stage == 1)
-    model.messages.backward_messages.requires_grad_(stage == 2)
-    of_edges = set(model.edges.parameters())
-    networks = [p for p in model.parameters() if p.requires_grad and p not in of_edges]
-    edges = {
-        "params": [p for p in of_edges if p.requires_grad],
-        "lr": config.edge_learning_rate or config.learning_rate,
-    }
-    groups: list[dict[str, Any]] = [{"params": networks}, edges] if edges["params"] else [{"params": networks}]
-    optimizer = torch.optim.Adam(groups, lr=config.learning_rate, fused=True)
-    if state.optimizer is not None:
-        optimizer.load_state_dict(state.optimizer)
-        state.optimizer = None
-    return optimizer
-
-
-def _run_epoch(
-    model: VislModel,
-    data: DeviceTable,
-    config: Config,
-    optimizer: torch.optim.Adam,
-    rng: torch.Generator,
-    state: TrainingState,
-    seed: int,
-    stage: int,
-    should_stop: Callable[[TrainingState], bool],
-) -> None:
-    order = _epoch_order(data.n_rows, seed, state.epoch).to(data.values.device)
-    batches = order.split(config.batch_rows(data.n_rows))
-    sums = torch.tensor(state.sums, dtype=torch.float64, device=order.device)
-    for rows in batches[state.step :]:
-        cells = data.batch(rows)
-        shown = hide_at_random(cells, config.max_drop_rate, rng)
-        terms = model.elbo_terms(cells, shown, rng, backward=stage == 2)
-        loss = terms.loss(
-            config,
-            n_rows_total=data.n_rows,
-            n_groups=model.n_groups,
-            acyclicity_weight=config.acyclicity_weight_at(state.epoch),
-        )
-        optimizer.zero_grad(set_to_none=True)
-        (loss / terms.n_rows).backward()
-        optimizer.step()
-        sums += _summed_terms(loss, terms)
-        state.step += 1
-        if should_stop(state):
-            state.sums = sums.tolist()
-            state.rng_state, state.optimizer = rng.get_state(), optimizer.state_dict()
-            raise Interrupted(state)
-    state.sums = sums.tolist()
-
-
-def _epoch_order(n_rows: int, seed: int, epoch: int) -> Tensor:
-    """The rows in this epoch's order, which depends on nothing but the seed and the epoch."""
-    return torch.randperm(n_rows, generator=torch.Generator().manual_seed(seed * 1_000_003 + epoch))
-
-
-def _summed_terms(loss: Tensor, terms: ElboTerms) -> Tensor:
-    """In the order of TERMS; the data set's are weighted by the batch's rows, so that an epoch's sum / N is a mean."""
-    of_rows = [loss, terms.nll, terms.kl_latent]
-    of_data = [terms.kl_edges * terms.n_rows, terms.acyclicity * terms.n_rows]
-    return torch.stack([*of_rows, *of_data]).detach().double()
-
-
-def _close_epoch(state: TrainingState, stage: int, n_rows: int, config: Config) -> dict[str, float]:
-    """Turn the epoch's sums into its record of means per row, and move on to the next epoch."""
-    means = {name: total / n_rows for name, total in zip(TERMS, state.sums, strict=True)}
-    if not all(abs(value) < float("inf") for value in means.values()):
-        raise InputError(
-            f"training diverged in epoch {state.epoch + 1}: the loss is no longer finite. "
-            f"Lower learning_rate (now {config.learning_rate:g})"
-        )
-    weight = config.acyclicity_weight_at(state.epoch)
-    record = {"stage": stage, "epoch": state.epoch + 1, **means, "acyclicity_weight": weight}
-    state.history.append(record)
-    state.epoch, state.step, state.sums = state.epoch + 1, 0, [0.0] * len(TERMS)
-    return record

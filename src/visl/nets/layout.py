@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import torch
@@ -14,13 +15,33 @@ MISSING_CONSTANT = {BINARY: 0.5}  # what a gap enters as; 0 for every other kind
 
 
 @dataclass(frozen=True)
+class Padding:
+    """What makes the shapes of a batch known beforehand: every member has as many cells, the last of them not real.
+
+    Cells that are not real count for nothing; there is at least one in each member.
+    """
+
+    real: Tensor  # (cells,) bool
+    most_of_kind: Mapping[str, int]  # as many real cells of a kind as there may be in all members; empty: one kind only
+
+
+@dataclass(frozen=True)
 class Cells:
-    """Some cells of a batch, sorted by row and, within a row, by column."""
+    """Some cells of a batch, sorted by row and, within a row, by column.
+
+    With K members the rows of member k follow those of member k - 1, and its columns are k * D ... k * D + D - 1.
+    """
 
     row: Tensor  # (cells,) in 0 .. n_rows - 1
     column: Tensor  # (cells,)
     value: Tensor  # (cells,) scaled value, or index of the level
-    n_rows: int
+    n_rows: int  # of all members together
+    padding: Padding | None = None  # always there with several members
+
+
+def for_members(rows: Tensor, n_members: int, n_rows: int) -> Tensor:
+    """Positions in a table of n_rows, (D,), as positions in the members' tables one after the other.  (K * D,)"""
+    return (rows + n_rows * torch.arange(n_members)[:, None]).flatten()
 
 
 def group_indices(schema: Schema) -> Tensor:

@@ -1,7 +1,7 @@
 """p(x | read-out) for each kind of column. To add a kind, add a class and its line in LIKELIHOODS.
 
 The read-out gives every cell `units`, (..., cells, U): U is the largest number of units any column of the kind needs,
-and a column reads only its own. `column` is the index of each cell's column.
+and a column reads only its own. `column` is the index of each cell's column, k * D + j for column j of member k.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from visl.schema import BINARY, CATEGORICAL, CONTINUOUS, ORDINAL, Column, Schema
 class Likelihood(nn.Module):
     discrete = True
 
-    def __init__(self, schema: Schema, variance: float) -> None:
+    def __init__(self, schema: Schema, variance: float, n_members: int = 1) -> None:
         super().__init__()
 
     @staticmethod
@@ -41,8 +41,8 @@ class Gaussian(Likelihood):
 
     discrete = False
 
-    def __init__(self, schema: Schema, variance: float) -> None:
-        super().__init__(schema, variance)
+    def __init__(self, schema: Schema, variance: float, n_members: int = 1) -> None:
+        super().__init__(schema, variance, n_members)
         self.variance = variance
 
     def log_prob(self, units: Tensor, column: Tensor, value: Tensor) -> Tensor:
@@ -61,9 +61,10 @@ class Categorical(Likelihood):
 
     n_levels: Tensor
 
-    def __init__(self, schema: Schema, variance: float) -> None:
-        super().__init__(schema, variance)
-        self.register_buffer("n_levels", torch.tensor([column.n_levels for column in schema.columns]), persistent=False)
+    def __init__(self, schema: Schema, variance: float, n_members: int = 1) -> None:
+        super().__init__(schema, variance, n_members)
+        n_levels = torch.tensor([column.n_levels for column in schema.columns])
+        self.register_buffer("n_levels", n_levels.repeat(n_members), persistent=False)
 
     @staticmethod
     def n_units(column: Column) -> int:
@@ -82,15 +83,15 @@ class CumulativeLogit(Likelihood):
 
     n_levels: Tensor
 
-    def __init__(self, schema: Schema, variance: float) -> None:
-        super().__init__(schema, variance)
+    def __init__(self, schema: Schema, variance: float, n_members: int = 1) -> None:
+        super().__init__(schema, variance, n_members)
         n_levels = torch.tensor([column.n_levels for column in schema.columns])
         most = max(2, *(column.n_levels for column in schema.columns if column.kind == ORDINAL))
         cuts = torch.arange(1, most)[None] / n_levels.clamp(min=2)[:, None]  # (D, most - 1)
         start = torch.logit(cuts.clamp(max=1 - 1e-3))
-        self.register_buffer("n_levels", n_levels, persistent=False)
-        self.lowest = nn.Parameter(start[:, :1].clone())  # (D, 1)
-        self.gaps = nn.Parameter(start.diff(dim=1).clamp(min=1e-2).log())  # (D, most - 2)
+        self.register_buffer("n_levels", n_levels.repeat(n_members), persistent=False)
+        self.lowest = nn.Parameter(start[:, :1].repeat(n_members, 1, 1))  # (K, D, 1)
+        self.gaps = nn.Parameter(start.diff(dim=1).clamp(min=1e-2).log().repeat(n_members, 1, 1))  # (K, D, most - 2)
 
     def log_probabilities(self, units: Tensor, column: Tensor) -> Tensor:
         """log P(x = k) = log(sigma(t_k - u) - sigma(t_(k-1) - u)), which factors without any loss of digits into
@@ -99,9 +100,10 @@ class CumulativeLogit(Likelihood):
         the first term absent at the highest level, the second at the lowest, the third at both.
         """
         rises = self.gaps.exp()
-        thresholds = torch.cat([self.lowest, self.lowest + rises.cumsum(1)], dim=1)  # (D, most - 1)
+        thresholds = torch.cat([self.lowest, self.lowest + rises.cumsum(2)], dim=2).flatten(0, 1)  # (K * D, most - 1)
         cut = F.embedding(column, thresholds) - units  # (..., cells, most - 1): t_k - u
-        between = F.embedding(column, F.pad(torch.log(-torch.expm1(-rises)), (1, 1)))  # (cells, most)
+        steps = F.pad(torch.log(-torch.expm1(-rises)), (1, 1)).flatten(0, 1)
+        between = F.embedding(column, steps)  # (cells, most)
         level = torch.arange(between.shape[-1], device=units.device)
         n_levels = self.n_levels[column][:, None]
         is_top = level == n_levels - 1

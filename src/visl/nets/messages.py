@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor, nn
 
 from visl.nets.kernels import pairwise_relu_sum
-from visl.nets.layers import Mlp, uniform_parameter
+from visl.nets.layers import Generators, Mlp, member_linear, uniform_parameter
 
 
 class EdgeMessages(nn.Module):
@@ -14,21 +16,37 @@ class EdgeMessages(nn.Module):
 
     MLP([z_k, z_i]) = W2 relu(U z_k + V z_i + b1) + b2, so the sum is
     W2 (sum_k E[k, i] relu(U z_k + V z_i + b1)) + b2 sum_k E[k, i]: exact, not an approximation.
+
+    There are two ways, each with an MLP of its own: along the edges, and against them. Both share every product:
+    U and V of both ways are one matrix, and so are their W2.
     """
 
-    def __init__(self, dim: int, rng: torch.Generator) -> None:
+    def __init__(self, dim: int, rngs: Generators) -> None:
         super().__init__()
-        self.from_sender = uniform_parameter((dim, dim), 2 * dim, rng)  # U
-        self.from_receiver = uniform_parameter((dim, dim), 2 * dim, rng)  # V
-        self.hidden_bias = uniform_parameter((dim,), 2 * dim, rng)  # b1
-        self.output = uniform_parameter((dim, dim), dim, rng)  # W2
-        self.output_bias = uniform_parameter((dim,), dim, rng)  # b2
+        self.dim = dim
+        self.node = uniform_parameter((dim, 2, 2, dim), 2 * dim, rngs)  # (K, d, way, U or V, d)
+        self.hidden_bias = uniform_parameter((2, dim), 2 * dim, rngs)  # b1, (K, way, d)
+        self.output = uniform_parameter((2, dim, dim), dim, rngs)  # W2, (K, way, d, d)
+        self.output_bias = uniform_parameter((2, dim), dim, rngs)  # b2, (K, way, d)
 
-    def forward(self, z: Tensor, edges: Tensor) -> Tensor:
-        """z: (..., B, M, d), edges: (..., M, M) [from, to] -> what each node receives, (..., B, M, d)"""
-        hidden = pairwise_relu_sum(z @ self.from_sender, z @ self.from_receiver + self.hidden_bias, edges)
-        total_weight = edges.sum(-2)[..., None, :, None]  # (..., 1, M, 1)
-        return hidden @ self.output + total_weight * self.output_bias
+    def over(self, edges: Tensor, n_ways: int) -> Callable[[Tensor], Tensor]:
+        """edges: (K, S, M, M) [from, to] -> z -> what each node receives, both (K, S, B, M, d)
+
+        What depends on the graph and the weights alone is computed once for all rounds.
+        """
+        K, S, M, _ = edges.shape
+        d, flat_edges = self.dim, edges.flatten(0, 1)
+        node, output = self.node[:, :, :n_ways].flatten(2), self.output[:, :n_ways].flatten(1, 2)
+        bias = nn.functional.pad(self.hidden_bias[:, :n_ways, None], (0, 0, 1, 0)).flatten(1)  # b1 comes with V
+        weights = torch.stack([edges.sum(-2), edges.sum(-1)][:n_ways], dim=-1)  # (K, S, M, ways)
+        constant = member_linear(weights, self.output_bias[:, :n_ways], None)[:, :, None]  # (K, S, 1, M, d)
+
+        def receive(z: Tensor) -> Tensor:
+            nodes = member_linear(z, node, bias).view(K * S, -1, M, n_ways, 2, d)
+            hidden = pairwise_relu_sum(nodes, flat_edges).view(K, S, -1, M, n_ways * d)
+            return member_linear(hidden, output, None) + constant
+
+        return receive
 
 
 class MessagePassing(nn.Module):
@@ -40,18 +58,16 @@ class MessagePassing(nn.Module):
     keep_own: z_i <- z_i + MLP_e2n(...) instead, so that a node without parents still knows its own value.
     """
 
-    def __init__(self, dim: int, n_steps: int, rng: torch.Generator, *, keep_own: bool = False) -> None:
+    def __init__(self, dim: int, n_steps: int, rngs: Generators, *, keep_own: bool = False) -> None:
         super().__init__()
         self.n_steps, self.keep_own = n_steps, keep_own
-        self.forward_messages = EdgeMessages(dim, rng)
-        self.backward_messages = EdgeMessages(dim, rng)
-        self.update = Mlp(dim, dim, dim, rng)
+        self.edge_messages = EdgeMessages(dim, rngs)
+        self.update = Mlp(dim, dim, dim, rngs)
 
     def forward(self, z: Tensor, edges: Tensor, *, backward: bool) -> Tensor:
-        """z: (..., B, M, d), edges: (..., M, M) [from, to] -> (..., B, M, d)"""
+        """z: (K, S, B, M, d) of K members and S draws, edges: (K, S, M, M) [from, to] -> (K, S, B, M, d)"""
+        receive = self.edge_messages.over(edges, n_ways=2 if backward else 1)
         for _ in range(self.n_steps):
-            received = self.forward_messages(z, edges)
-            if backward:
-                received = received + self.backward_messages(z, edges.mT)
-            z = z + self.update(received) if self.keep_own else self.update(received)
+            update = self.update(receive(z))
+            z = z + update if self.keep_own else update
         return z

@@ -9,8 +9,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import embedding
 
-from visl.nets.layers import NodeLinear, uniform_parameter
-from visl.nets.layout import group_indices, table_rows, weight_set_of_group
+from visl.nets.layers import Generators, NodeLinear, uniform_parameter
+from visl.nets.layout import Padding, for_members, group_indices, table_rows, weight_set_of_group
 from visl.nets.likelihoods import LIKELIHOODS, Likelihood
 from visl.schema import KINDS, Schema
 
@@ -22,7 +22,7 @@ class KindOutput:
     kind: str
     cells: Tensor  # (c,) positions among the asked cells
     column: Tensor  # (c,)
-    units: Tensor  # (..., c, U)
+    units: Tensor  # (S, c, U)
     likelihood: Likelihood
 
 
@@ -32,51 +32,68 @@ class ReadOut(nn.Module):
     The last layer is `w[unit] · hidden[group] + b[unit]`, so its cost follows the asked cells.
     """
 
-    group: Tensor  # (D,)
-    kind: Tensor  # (D,) index into KINDS
-    first_unit: Tensor  # (D,) of each column in the table of units
+    group: Tensor  # (K * D,), since members have columns of their own
+    kind: Tensor  # (K * D,) index into KINDS
+    first_unit: Tensor  # (K * D,) of each column in the table of units of all members
 
-    def __init__(self, schema: Schema, dim: int, variance: float, rng: torch.Generator) -> None:
+    def __init__(self, schema: Schema, dim: int, variance: float, rngs: Generators) -> None:
         super().__init__()
+        K = len(rngs)
         self.n_groups = len(schema.groups)
         kinds = [column.kind for column in schema.columns]
         widths = [LIKELIHOODS[column.kind].n_units(column) for column in schema.columns]
         first_unit, n_units = table_rows(schema, widths)
         self.width_of_kind = {kind: max(w for w, k in zip(widths, kinds, strict=True) if k == kind) for kind in kinds}
-        self.register_buffer("group", group_indices(schema), persistent=False)
-        self.register_buffer("kind", torch.tensor([KINDS.index(kind) for kind in kinds]), persistent=False)
-        self.register_buffer("first_unit", first_unit, persistent=False)
-        self.hidden = NodeLinear(weight_set_of_group(schema), dim, dim, rng)
-        self.unit_weight = uniform_parameter((n_units, dim), dim, rng)
-        self.unit_bias = uniform_parameter((n_units,), dim, rng)
+        self.register_buffer("group", group_indices(schema).repeat(K), persistent=False)
+        self.register_buffer("kind", torch.tensor([KINDS.index(kind) for kind in kinds]).repeat(K), persistent=False)
+        self.register_buffer("first_unit", for_members(first_unit, K, n_units), persistent=False)
+        self.hidden = NodeLinear(weight_set_of_group(schema), dim, dim, rngs)
+        self.unit_weight = uniform_parameter((n_units, dim), dim, rngs)
+        self.unit_bias = uniform_parameter((n_units,), dim, rngs)
         present = [kind for kind in KINDS if kind in kinds]
-        self.likelihoods = nn.ModuleDict({kind: LIKELIHOODS[kind](schema, variance) for kind in present})
+        self.likelihoods = nn.ModuleDict({kind: LIKELIHOODS[kind](schema, variance, K) for kind in present})
 
-    def forward(self, z: Tensor, row: Tensor, column: Tensor) -> Iterator[KindOutput]:
-        """z: (..., B, M, d); row, column: (cells,) -> the cells' units, kind by kind"""
-        hidden = torch.relu(self.hidden(z)).flatten(-3, -2)  # (..., B * M, d)
+    def forward(
+        self, z: Tensor, row: Tensor, column: Tensor, padding: Padding | None = None
+    ) -> Iterator[KindOutput]:
+        """z: (K, S, B, M, d), K or S being 1; row, column: (cells,) -> the cells' units, kind by kind
+
+        With padding, the last cell may be given several times.
+        """
+        hidden = torch.relu(self.hidden(z)).reshape(z.shape[1], -1, z.shape[-1])  # (S, K * B * M, d)
         node = row * self.n_groups + self.group[column]
         for kind, likelihood in self.likelihoods.items():
+            assert isinstance(likelihood, Likelihood)
             if len(self.likelihoods) == 1:
                 cells = torch.arange(len(column), device=column.device)
-            else:
-                cells = (self.kind[column] == KINDS.index(kind)).nonzero().squeeze(-1)
-            if len(cells):
-                assert isinstance(likelihood, Likelihood)
-                units = self._units(hidden, node[cells], column[cells], self.width_of_kind[kind])
-                yield KindOutput(kind, cells, column[cells], units, likelihood)
+                units = self._units(hidden, node, column, self.width_of_kind[kind])
+                yield KindOutput(kind, cells, column, units, likelihood)
+                continue
+            cells = _positions(self.kind[column] == KINDS.index(kind), kind, padding)
+            units = self._units(hidden, node[cells], column[cells], self.width_of_kind[kind])
+            yield KindOutput(kind, cells, column[cells], units, likelihood)
 
     def _units(self, hidden: Tensor, node: Tensor, column: Tensor, width: int) -> Tensor:
-        """(..., cells, width). A column narrower than the widest of its kind reads units that nobody looks at."""
-        at_cell = _take_rows(hidden, node)  # (..., cells, d)
-        unit = self.first_unit[column][:, None] + torch.arange(width, device=column.device)
-        unit = unit.clamp(max=len(self.unit_bias) - 1)
-        weight, bias = embedding(unit, self.unit_weight), embedding(unit, self.unit_bias[:, None]).squeeze(-1)
+        """(S, cells, width). A column narrower than the widest of its kind reads units that nobody looks at."""
+        at_cell = _take_rows(hidden, node)  # (S, cells, d)
+        unit, all_weights, all_biases = self.first_unit[column], self.unit_weight.flatten(0, 1), self.unit_bias.view(-1, 1)
         if width == 1:
-            return (at_cell * weight[:, 0]).sum(-1, keepdim=True) + bias
-        return torch.einsum("...cd,cud->...cu", at_cell, weight) + bias
+            weight, bias = embedding(unit, all_weights), embedding(unit, all_biases)
+            return (at_cell * weight).sum(-1, keepdim=True) + bias
+        unit = unit[:, None] + torch.arange(width, device=column.device)
+        unit = unit.clamp(max=len(all_biases) - 1)
+        weight, bias = embedding(unit, all_weights), embedding(unit, all_biases).squeeze(-1)
+        return torch.einsum("scd,cud->scu", at_cell, weight) + bias
+
+
+def _positions(of_kind: Tensor, kind: str, padding: Padding | None) -> Tensor:
+    """Where the cells of the kind are; with padding, as many as there may be, without asking the device."""
+    if padding is None:
+        return of_kind.nonzero().squeeze(-1)
+    size, last = padding.most_of_kind[kind], len(of_kind) - 1
+    return torch.nonzero_static(of_kind & padding.real, size=size, fill_value=last).squeeze(-1)
 
 
 def _take_rows(table: Tensor, index: Tensor) -> Tensor:
-    """table[..., index, :]; in training through `embedding`, whose gradient is the same from run to run on a GPU."""
-    return embedding(index, table) if table.dim() == 2 else table.index_select(-2, index)
+    """table[:, index]; in training through `embedding`, whose gradient is the same from run to run on a GPU."""
+    return embedding(index, table[0])[None] if len(table) == 1 else table.index_select(1, index)

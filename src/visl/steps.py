@@ -1,0 +1,159 @@
+"""One training step, and how steps are run: one after the other, or on a GPU as recorded CUDA graphs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from visl.batches import BatchShape, CellStore, StepInputs, hide_at_random
+from visl.model import ElboTerms, LossWeights, VislModel
+
+STEPS_BEFORE_RECORDING = 3  # so that libraries have set themselves up; they count like any other step
+SPARE_ROOM = 1.03  # a recorded step holds somewhat more cells than it needs now: recording again is slow
+
+
+class Engine(Protocol):
+    """What the loop needs to know about other processes that train the same model."""
+
+    records: bool  # whether steps may be recorded
+    world: int
+
+    def setup(self, model: VislModel, optimizer: torch.optim.Optimizer) -> Callable[..., ElboTerms]:
+        """The model as it is to be called."""
+
+    def sum(self, numbers: Tensor) -> Tensor:
+        """Over all processes."""
+
+    def any(self, flag: bool) -> bool:
+        """Whether it is true in some process."""
+
+
+class Alone:
+    """No other process."""
+
+    records, world = True, 1
+
+    def setup(self, model: VislModel, optimizer: torch.optim.Optimizer) -> Callable[..., ElboTerms]:
+        return model
+
+    def sum(self, numbers: Tensor) -> Tensor:
+        return numbers
+
+    def any(self, flag: bool) -> bool:
+        return flag
+
+
+def stage_optimizer(model: VislModel, stage: int) -> torch.optim.Adam:
+    """Adam with a group of parameters for each learning rate; q(G) is learned in stage 1 only."""
+    model.edges.requires_grad_(stage == 1)
+    of_edges = set(model.edges.parameters())
+    groups: dict[float, list[Tensor]] = {}
+    configs = model.configs
+    same = len({(c.learning_rate, c.edge_learning_rate) for c in configs}) == 1
+    for parameter in (p for p in model.parameters() if p.requires_grad):
+        rates = [
+            c.learning_rate if parameter not in of_edges else c.edge_learning_rate or c.learning_rate for c in configs
+        ]
+        for part, rate in [(parameter, rates[0])] if same else zip(_views(parameter), rates, strict=True):
+            groups.setdefault(rate, []).append(part)
+    on_gpu = model.noise_variance.is_cuda
+    return torch.optim.Adam(
+        [{"params": parameters, "lr": rate} for rate, parameters in groups.items()], fused=True, capturable=on_gpu
+    )
+
+
+def _views(parameter: Tensor) -> list[Tensor]:
+    """Each member's part of a parameter and of its gradient, which stays where it is from now on."""
+    parameter.grad = torch.zeros_like(parameter)
+    views = list(parameter.detach().unbind(0))
+    for view, gradient in zip(views, parameter.grad.unbind(0), strict=True):
+        view.grad = gradient
+    return views
+
+
+@dataclass
+class _Recording:
+    """The step for one size of batch."""
+
+    shape: BatchShape
+    n_done: int = 0
+    graph: torch.cuda.CUDAGraph | None = None
+
+
+class StepRunner:
+    def __init__(
+        self,
+        model: VislModel,
+        optimizer: torch.optim.Adam,
+        cells: CellStore,
+        weights: LossWeights,
+        max_rate: Tensor,
+        sums: Tensor,
+        engine: Engine,
+        *,
+        backward: bool,
+        n_rows_total: int,
+    ) -> None:
+        """sums: (terms, K), to which every step adds its own; max_rate: (K,)"""
+        self.model, self.optimizer, self.cells, self.weights, self.sums = model, optimizer, cells, weights, sums
+        self.max_rate, self.backward, self.n_rows_total, self.engine = max_rate, backward, n_rows_total, engine
+        self.terms_of = engine.setup(model, optimizer)
+        self.keeps_gradients = any(not p.requires_grad for group in optimizer.param_groups for p in group["params"])
+        self.records = cells.device.type == "cuda" and engine.records
+        self._recordings: dict[int, _Recording] = {}
+        self._room: BatchShape | None = None
+
+    def make_room(self, batches: Sequence[Tensor]) -> None:
+        """Before an epoch: the common size of its batches, where steps are recorded."""
+        if not self.records:
+            return
+        needed = self.cells.common_shape(batches)
+        if self._room is None or not self._room.holds(needed):
+            self._room = needed.enlarged(SPARE_ROOM)
+            self._recordings.clear()
+
+    def step(self, inputs: StepInputs, rows: Tensor, n_rows_everywhere: int) -> None:
+        """One step on the batch of `inputs`, whose rows are also here: (K, B) on the CPU."""
+        if self._room is None:
+            self._compute(inputs, self.cells.exact_shape(rows), n_rows_everywhere)
+            return
+        recording = self._recordings.setdefault(rows.shape[1], _Recording(self._room))
+        if recording.n_done < STEPS_BEFORE_RECORDING:
+            self._compute(inputs, recording.shape, n_rows_everywhere)
+        else:
+            if recording.graph is None:
+                recording.graph = self._record(inputs, recording.shape, n_rows_everywhere)
+            recording.graph.replay()
+        recording.n_done += 1
+
+    def _record(self, inputs: StepInputs, shape: BatchShape, n_rows: int) -> torch.cuda.CUDAGraph:
+        graph = torch.cuda.CUDAGraph()
+        if not self.keeps_gradients:
+            self.optimizer.zero_grad(set_to_none=True)
+        with torch.cuda.graph(graph):
+            self._compute(inputs, shape, n_rows)
+        return graph
+
+    def _compute(self, inputs: StepInputs, shape: BatchShape, n_rows_everywhere: int) -> None:
+        cells = self.cells.batch(inputs.rows, shape)
+        shown = hide_at_random(cells, self.max_rate, inputs)
+        if cells.padding is not None:
+            shown = shown * cells.padding.real
+        self.optimizer.zero_grad(set_to_none=not self.keeps_gradients)
+        terms = self.terms_of(cells, shown, inputs.latent, inputs.edges, backward=self.backward)
+        loss = terms.loss(self.weights, self.n_rows_total)
+        # Processes average their gradients; members do not meet.
+        (loss.sum() * (self.engine.world / n_rows_everywhere)).backward()  # type: ignore[no-untyped-call]
+        self.optimizer.step()
+        self.sums += _summed_terms(loss, terms)
+
+
+def _summed_terms(loss: Tensor, terms: ElboTerms) -> Tensor:
+    """(terms, K); the data set's are weighted by the batch's rows, so that an epoch's sum / N is a mean."""
+    of_rows = [loss, terms.nll, terms.kl_latent]
+    of_data = [terms.kl_edges * terms.n_rows, terms.acyclicity * terms.n_rows]
+    return torch.stack([*of_rows, *of_data]).detach().double()
