@@ -159,9 +159,7 @@ class VISL(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
             state = None if checkpoint is None else self._go_on_from(checkpoint)
             on_start()
             seeds = member_seeds(self.seed_, self.model_.n_members)
-            history = train(
-                self.model_, table, seeds=seeds, state=state, on_epoch=on_epoch, should_stop=should_stop
-            )
+            history = train(self.model_, table, seeds=seeds, state=state, on_epoch=on_epoch, should_stop=should_stop)
             if config.calibrate_noise:
                 calibrate_noise(self.model_, table, seed=self.seed_)
             self._finish(history)

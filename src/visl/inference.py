@@ -209,9 +209,7 @@ class Imputer:
                 result[chunk][output.cells.cpu().numpy()] = summary(output, chunk).cpu().numpy()
         return result
 
-    def _outputs(
-        self, table: Table, asked: AskedCells, draw_order: Tensor | None
-    ) -> Iterator[tuple[slice, Drawn]]:
+    def _outputs(self, table: Table, asked: AskedCells, draw_order: Tensor | None) -> Iterator[tuple[slice, Drawn]]:
         """Predictions of the asked cells, chunk by chunk of the rows that have any, kind by kind."""
         for rows, chunk in self._chunks(asked):
             cells = self._cells(table.take_rows(rows))

@@ -20,31 +20,32 @@ class Engine(Protocol):
     """What the loop needs to know about other processes that train the same model."""
 
     records: bool  # whether steps may be recorded
-    world: int
+    world: int  # number of processes
+    rank: int  # of this one
 
-    def setup(self, model: VislModel, optimizer: torch.optim.Optimizer) -> Callable[..., ElboTerms]:
+    def setup(self, model: VislModel) -> Callable[..., ElboTerms]:
         """The model as it is to be called."""
 
-    def sum(self, numbers: Tensor) -> Tensor:
-        """Over all processes."""
+    def backward(self, loss: Tensor) -> None:
+        """The gradients of the loss, averaged over all processes."""
 
-    def any(self, flag: bool) -> bool:
-        """Whether it is true in some process."""
+    def share(self, sums: Tensor, stop: bool) -> tuple[Tensor, bool]:
+        """The sum over all processes, and whether one of them wants to stop."""
 
 
 class Alone:
     """No other process."""
 
-    records, world = True, 1
+    records, world, rank = True, 1, 0
 
-    def setup(self, model: VislModel, optimizer: torch.optim.Optimizer) -> Callable[..., ElboTerms]:
+    def setup(self, model: VislModel) -> Callable[..., ElboTerms]:
         return model
 
-    def sum(self, numbers: Tensor) -> Tensor:
-        return numbers
+    def backward(self, loss: Tensor) -> None:
+        loss.backward()  # type: ignore[no-untyped-call]
 
-    def any(self, flag: bool) -> bool:
-        return flag
+    def share(self, sums: Tensor, stop: bool) -> tuple[Tensor, bool]:
+        return sums, stop
 
 
 def stage_optimizer(model: VislModel, stage: int) -> torch.optim.Adam:
@@ -101,7 +102,7 @@ class StepRunner:
         """sums: (terms, K), to which every step adds its own; max_rate: (K,)"""
         self.model, self.optimizer, self.cells, self.weights, self.sums = model, optimizer, cells, weights, sums
         self.max_rate, self.backward, self.n_rows_total, self.engine = max_rate, backward, n_rows_total, engine
-        self.terms_of = engine.setup(model, optimizer)
+        self.terms_of = engine.setup(model)
         self.keeps_gradients = any(not p.requires_grad for group in optimizer.param_groups for p in group["params"])
         self.records = cells.device.type == "cuda" and engine.records
         self._recordings: dict[int, _Recording] = {}
@@ -147,7 +148,7 @@ class StepRunner:
         terms = self.terms_of(cells, shown, inputs.latent, inputs.edges, backward=self.backward)
         loss = terms.loss(self.weights, self.n_rows_total)
         # Processes average their gradients; members do not meet.
-        (loss.sum() * (self.engine.world / n_rows_everywhere)).backward()  # type: ignore[no-untyped-call]
+        self.engine.backward(loss.sum() * (self.engine.world / n_rows_everywhere))
         self.optimizer.step()
         self.sums += _summed_terms(loss, terms)
 

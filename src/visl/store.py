@@ -120,9 +120,8 @@ def _read_tensors(path: Path) -> dict[str, Tensor]:
 
 def _pack_state(state: TrainingState) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """Tensors and plain values of a training state."""
-    assert state.optimizer is not None
-    tensors = {}
-    for index, moments in state.optimizer["state"].items():
+    tensors, optimizer = {}, state.optimizer or {"state": {}, "param_groups": None}
+    for index, moments in optimizer["state"].items():
         for name, value in moments.items():
             tensors[f"optimizer.{index}.{name}"] = torch.as_tensor(value).detach().cpu().contiguous()
     plain = {
@@ -130,7 +129,7 @@ def _pack_state(state: TrainingState) -> tuple[dict[str, Tensor], dict[str, Any]
         "step": state.step,
         "sums": state.sums,
         "history": state.history,
-        "param_groups": state.optimizer["param_groups"],
+        "param_groups": optimizer["param_groups"],
     }
     return tensors, plain
 
@@ -146,5 +145,5 @@ def _unpack_state(tensors: dict[str, Tensor], content: dict[str, Any]) -> Traini
         step=plain["step"],
         sums=plain["sums"],
         history=plain["history"],
-        optimizer={"state": moments, "param_groups": plain["param_groups"]},
+        optimizer=None if plain["param_groups"] is None else {"state": moments, "param_groups": plain["param_groups"]},
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -23,11 +23,11 @@ TERMS = ("loss", "nll", "kl_latent", "kl_edges", "acyclicity")
 
 
 class Interrupted(Exception):
-    """Training was asked to stop; `state` is where to go on."""
+    """Training was asked to stop, or (`lost`) another process has gone; `state` is where to go on."""
 
-    def __init__(self, state: TrainingState) -> None:
+    def __init__(self, state: TrainingState, lost: str | None = None) -> None:
         super().__init__("training was interrupted")
-        self.state = state
+        self.state, self.lost = state, lost
 
 
 @dataclass
@@ -38,7 +38,7 @@ class TrainingState:
     step: int = 0  # batches of this epoch already done
     sums: list[list[float]] | None = None  # of this epoch's terms so far, for each member
     history: list[dict[str, float]] = field(default_factory=list)
-    optimizer: dict[str, Any] | None = None  # Adam's state dict
+    optimizer: dict[str, Any] | None = None  # Adam's state dict; None: a fresh one
 
     @property
     def at_start(self) -> bool:
@@ -66,12 +66,14 @@ def train(
     state: TrainingState | None = None,
     on_epoch: Callable[[dict[str, float]], None] = lambda record: None,
     should_stop: Callable[[TrainingState], bool] = lambda state: False,
+    keep: Callable[[Callable[[], TrainingState]], None] = lambda snapshot: None,
     engine: Engine | None = None,
 ) -> list[dict[str, float]]:
     """Train the model in place and return its history: one record of every loss term for each epoch.
 
     seeds: one for each member. `should_stop` is asked after every step; True ends in `Interrupted`, whose state, with
-    the model's tensors, goes on to exactly where an uninterrupted run would have ended.
+    the model's tensors, goes on to exactly where an uninterrupted run would have ended. `keep` is called after every
+    epoch and may take a snapshot of that state, against the worst.
     """
     data = TrainingData([data]) if isinstance(data, Table) else data
     state, config = state or TrainingState(), model.config
@@ -81,6 +83,8 @@ def train(
             run.start_stage_if_due()
             run.epoch(should_stop)
             on_epoch(run.close_epoch())
+            if state.epoch < config.epochs:
+                keep(run.snapshot)
     return state.history
 
 
@@ -98,6 +102,7 @@ class _Run:
         self.batch_rows = self.config.batch_rows(data.n_rows)
         self.n_steps = data.n_steps(self.batch_rows)
         self.sums = torch.zeros(len(TERMS), model.n_members, dtype=torch.float64, device=self.device)
+        self.totals = self.sums  # those of all processes
         self.weights = LossWeights(*(torch.zeros(model.n_members, device=self.device) for _ in range(3)))
         self.max_rate = self._of_members(lambda config: config.max_drop_rate)
         self.optimizer: torch.optim.Adam | None = None
@@ -118,11 +123,16 @@ class _Run:
     def stage(self) -> int:
         return 1 if self.state.epoch < self.config.stage_epochs[0] else 2
 
+    @property
+    def _at_stage_2(self) -> bool:
+        """Before its first step."""
+        return self.state.epoch == self.config.stage_epochs[0] and self.state.step == 0
+
     def start_stage_if_due(self) -> None:
         """Stage 2 freezes q(G) and starts a fresh optimiser."""
-        fresh_stage = self.state.epoch == self.config.stage_epochs[0] and self.state.step == 0
-        if self.runner is not None and not fresh_stage:
+        if self.runner is not None and not self._at_stage_2:
             return
+        self.runner = None  # and what it holds of the other processes
         self.optimizer = stage_optimizer(self.model, self.stage)
         if self.state.optimizer is not None:
             self.optimizer.load_state_dict(self.state.optimizer)
@@ -138,28 +148,45 @@ class _Run:
         order = self.data.epoch_order(self.seeds, state.epoch, n_steps)
         self.runner.make_room(order)
         self._set_weights()
-        self.sums.copy_(torch.tensor(state.sums) if state.sums is not None else torch.zeros(self.sums.shape))
+        self.sums.zero_()
+        if state.sums is not None and self.engine.rank == 0:  # those of all processes together
+            self.sums.copy_(torch.tensor(state.sums, dtype=torch.float64))
+        self.totals = self.sums
         while state.step < n_steps:
             rows, rows_of_parts = order[state.step], self.data.rows_of_step(state.step, n_steps)
             inputs = self._inputs_for(rows)
             here = [rows_of_parts[part] for part in self.data.parts]
             self.noise.fill(inputs, here, state.epoch, state.step)
-            self.runner.step(inputs, rows, n_rows_everywhere=sum(rows_of_parts))
-            state.step += 1
-            if self.engine.any(should_stop(state)):
+            with self._watching_others():
+                self.runner.step(inputs, rows, n_rows_everywhere=sum(rows_of_parts))
+                state.step += 1
+                self.totals, stop = self.engine.share(self.sums, should_stop(state))
+            if stop:
                 raise Interrupted(self.snapshot())
+
+    @contextmanager
+    def _watching_others(self) -> Iterator[None]:
+        """A step that fails because another process has gone leaves the model as it was before."""
+        try:
+            yield
+        except torch.OutOfMemoryError:
+            raise
+        except RuntimeError as error:
+            if self.engine.world == 1:
+                raise
+            raise Interrupted(self.snapshot(), lost=str(error).strip().splitlines()[0]) from error
 
     def snapshot(self) -> TrainingState:
         """The state, complete with what lives on the device."""
         assert self.optimizer is not None
-        self.state.sums = self.engine.sum(self.sums).tolist()
-        self.state.optimizer = self.optimizer.state_dict()
-        return self.state
+        sums = self.totals.tolist() if self.state.step else None
+        optimizer = None if self._at_stage_2 else self.optimizer.state_dict()
+        return replace(self.state, sums=sums, history=list(self.state.history), optimizer=optimizer)
 
     def close_epoch(self) -> dict[str, float]:
         """Turn the epoch's sums into its record of means per row, and move on to the next epoch."""
         state, config = self.state, self.config
-        means = self.engine.sum(self.sums).cpu().numpy() / self.data.n_rows  # (terms, K)
+        means = self.totals.cpu().numpy() / self.data.n_rows  # (terms, K)
         if not np.isfinite(means).all():
             raise InputError(
                 f"training diverged in epoch {state.epoch + 1}: the loss is no longer finite. "

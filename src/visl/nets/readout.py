@@ -53,9 +53,7 @@ class ReadOut(nn.Module):
         present = [kind for kind in KINDS if kind in kinds]
         self.likelihoods = nn.ModuleDict({kind: LIKELIHOODS[kind](schema, variance, K) for kind in present})
 
-    def forward(
-        self, z: Tensor, row: Tensor, column: Tensor, padding: Padding | None = None
-    ) -> Iterator[KindOutput]:
+    def forward(self, z: Tensor, row: Tensor, column: Tensor, padding: Padding | None = None) -> Iterator[KindOutput]:
         """z: (K, S, B, M, d), K or S being 1; row, column: (cells,) -> the cells' units, kind by kind
 
         With padding, the last cell may be given several times.
@@ -76,7 +74,11 @@ class ReadOut(nn.Module):
     def _units(self, hidden: Tensor, node: Tensor, column: Tensor, width: int) -> Tensor:
         """(S, cells, width). A column narrower than the widest of its kind reads units that nobody looks at."""
         at_cell = _take_rows(hidden, node)  # (S, cells, d)
-        unit, all_weights, all_biases = self.first_unit[column], self.unit_weight.flatten(0, 1), self.unit_bias.view(-1, 1)
+        unit, all_weights, all_biases = (
+            self.first_unit[column],
+            self.unit_weight.flatten(0, 1),
+            self.unit_bias.view(-1, 1),
+        )
         if width == 1:
             weight, bias = embedding(unit, all_weights), embedding(unit, all_biases)
             return (at_cell * weight).sum(-1, keepdim=True) + bias

@@ -1,0 +1,158 @@
+"""Speed and memory of training, as ratios measured side by side in one run: `python -m benchmarks.run`.
+
+Times on a busy machine mean little; ratios within a run mean something. Peak memory is measured in processes of their
+own, over what the loaded program takes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import platform
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import torch
+
+from benchmarks.measure import Case, peak_memory, side_by_side
+
+# The paper's three settings, and 512 variables: sizes at which the authors' public code was measured as well.
+SIZES = ((9, 100, 256, 3), (57, 100, 15, 8), (222, 25, 32, 3), (512, 25, 32, 3))
+NAIVE_FLOATS = 1.2e9  # the naive form holds about 12 times B M^2 d T floats: where that is too much, with fewer rows
+DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
+
+
+def table(title: str, header: list[str], rows: list[list[str]]) -> None:
+    widths = [max(len(row[i]) for row in [header, *rows]) for i in range(len(header))]
+    print(f"\n{title}\n")
+    for row in [header, ["-" * width for width in widths], *rows]:
+        print("| " + " | ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True)) + " |")
+    sys.stdout.flush()
+
+
+def ms(seconds: float) -> str:
+    return f"{seconds * 1e3:.3g} ms"
+
+
+def mib(case: Case) -> str:
+    return f"{peak_memory(case):,.0f} MiB"
+
+
+def naive(seconds: float) -> None:
+    """A training step against the naive form."""
+    rows = []
+    for M, B, d, T in SIZES:
+        most = 1e11 if DEVICE == "cuda" else NAIVE_FLOATS
+        case = Case(M, max(1, min(B, int(most / (M * M * d * T)))), d, T, device=DEVICE)
+        cases = {
+            "naive": replace(case, form="naive", record=False),
+            "factored": replace(case, form="factored", record=False),
+            "fused": case,
+        }
+        times = side_by_side(cases, seconds)
+        rows.append([str(case), *(ms(time) for time in times.values()), f"{times['naive'] / times['fused']:.1f}x"])
+        rows[-1] += [mib(cases["naive"]), mib(cases["fused"])]
+    header = ["step", "naive", "factored", "ours", "ours against naive", "memory naive", "memory ours"]
+    table("A training step with backward messages, against an MLP on every pair of nodes", header, rows)
+
+
+def members(seconds: float) -> None:
+    """Several models side by side, against one."""
+    rows = []
+    for M, B, d, T in ((9, 100, 32, 3), SIZES[0], SIZES[2]):
+        one = Case(M, B, d, T, device=DEVICE)
+        cases = {str(K): replace(one, members=K) for K in (1, 5, 15)}
+        times = side_by_side(cases, seconds)
+        ratios = [f"{times[K] / times['1']:.2f}x" for K in ("5", "15")]
+        rows.append([str(one), *(ms(time) for time in times.values()), *ratios, mib(cases["1"]), mib(cases["15"])])
+    header = ["step", "one", "5 members", "15 members", "5 : 1", "15 : 1", "memory one", "memory 15"]
+    table("Members trained side by side", header, rows)
+
+
+def sparse(seconds: float) -> None:
+    """The same table with ever more gaps, and the same graph with ever fewer edges."""
+    full = Case(40, 100, 16, 3, columns=4000, observed=1.0, stage=1, device=DEVICE)
+    cases = {f"{share:.1%} observed": replace(full, observed=share) for share in (1.0, 0.1, 0.005)}
+    times = side_by_side(cases, seconds)
+    first = next(iter(times.values()))
+    rows = [[name, ms(t), f"{first / t:.1f}x", mib(cases[name])] for name, t in times.items()]
+    table(
+        "4000 columns in 40 groups, 100 rows, d = 16: sparse against dense", ["cells", "step", "faster", "memory"], rows
+    )
+    dense = Case(222, 25, 32, 3, device=DEVICE)
+    edges = {"all edges": dense, **{f"{share:.0%} present": replace(dense, present=share) for share in (0.1, 0.02)}}
+    times = side_by_side(edges, seconds)
+    rows = [[name, ms(t), f"{times['all edges'] / t:.1f}x"] for name, t in times.items()]
+    table(f"Sparse graphs, {dense}", ["edges", "step", "faster"], rows)
+
+
+def growth(seconds: float) -> None:
+    """How a step grows with the number of groups, and an epoch with that of rows."""
+    sizes = (4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048) if DEVICE == "cuda" else (4, 8, 16, 32, 64, 128, 256, 512)
+    cases = {M: Case(M, 25, 32, 3, device=DEVICE) for M in sizes}
+    rows, before = [], None
+    for M, case in cases.items():
+        time = side_by_side({"": case}, seconds / 4)[""]
+        rows.append([str(M), ms(time), "" if before is None else f"{time / before:.2f}x", mib(case)])
+        before = time
+    table("A step as the number of groups doubles (B = 25, d = 32, T = 3)", ["M", "step", "growth", "memory"], rows)
+    batch = {B: Case(40, B, 16, 3, columns=2000, observed=0.05, stage=1, device=DEVICE) for B in (50, 100, 200, 400)}
+    times = side_by_side({str(B): case for B, case in batch.items()}, seconds)
+    rows = [[B, ms(t), f"{t / int(B) * 1e6:.3g} us"] for B, t in times.items()]
+    table("A step as its rows double (40 groups of 50 columns, 5 % observed)", ["B", "step", "for each row"], rows)
+
+
+def processes(seconds: float) -> None:
+    """One process against two."""
+    with tempfile.TemporaryDirectory() as folder:
+        log = Path(folder) / "class"
+        sizes = ["--students", "4000", "--topics", "60", "--questions", "1200", "--answers", "200000", "--shards", "2"]
+        _visl("simulate", "log", "--out", str(log), *sizes)
+        fit = ["fit", str(log / "log"), "--long", "--row", "student", "--column", "question", "--value", "correct"]
+        fit += ["--groups", str(log / "topics.csv"), "--epochs", "2", "--latent-dim", "16", "--force", "--json"]
+        rows, first = [], None
+        for devices in ("1", "2"):
+            found = json.loads(
+                _visl(*fit, "--device", "cpu", "--devices", devices, "--out", str(Path(folder) / "model"))
+            )
+            first = first or found["training_seconds"]
+            rows.append([devices, f"{found['training_seconds']:.1f} s", f"{first / found['training_seconds']:.2f}x"])
+    table(
+        "Two epochs of 4000 students x 1200 questions in 60 topics, one thread a process",
+        ["processes", "training", "faster"],
+        rows,
+    )
+
+
+def _visl(*arguments: str) -> str:
+    command = [sys.executable, "-m", "visl", *arguments]
+    return subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
+
+
+SECTIONS: dict[str, Callable[[float], None]] = {
+    "naive": naive,
+    "members": members,
+    "sparse": sparse,
+    "growth": growth,
+    "processes": processes,
+}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seconds", type=float, default=5.0, help="time given to each comparison")
+    parser.add_argument("--only", choices=list(SECTIONS), action="append", help="only this table; repeat for more")
+    arguments = parser.parse_args()
+    name = torch.cuda.get_device_name() if DEVICE == "cuda" else f"{platform.processor() or platform.machine()}"
+    print(f"{name}, torch {torch.__version__}, {torch.get_num_threads()} threads, {time.strftime('%Y-%m-%d')}")
+    for section in arguments.only or SECTIONS:
+        SECTIONS[section](arguments.seconds)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,140 @@
+"""Training in several processes, on one machine or more, through Lightning Fabric.
+
+Every process holds some parts of the rows and a copy of the model, and they average their gradients at every step. A
+step's batch and its noise do not depend on how many processes there are, so neither does the model that comes out.
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+import os
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import torch
+from torch import Tensor, distributed, nn
+
+from visl.errors import InputError
+from visl.model import ElboTerms, VislModel
+from visl.nets.layout import Cells
+
+Result = TypeVar("Result")
+
+
+def under_torchrun() -> bool:
+    return "TORCHELASTIC_RUN_ID" in os.environ
+
+
+class Parallel:
+    """An `Engine` of several processes."""
+
+    records = False  # gradients are averaged between the passes of a step
+
+    def __init__(self, fabric: Any) -> None:
+        self.fabric, self.world, self.rank = fabric, int(fabric.world_size), int(fabric.global_rank)
+
+    @classmethod
+    def start(cls, device: str, devices: int, num_nodes: int) -> Parallel:
+        """Start the other processes of this machine, or join those that torchrun has started."""
+        try:
+            from lightning_fabric import Fabric
+        except ImportError as error:
+            raise InputError(
+                "training in several processes needs Lightning Fabric: pip install 'visl[parallel]'"
+            ) from error
+        if under_torchrun():
+            devices, num_nodes = _torchrun_sizes(devices, num_nodes)
+        accelerator = {"auto": "auto", "cpu": "cpu"}.get(device, "cuda")
+        try:
+            fabric = Fabric(accelerator=accelerator, devices=devices, num_nodes=num_nodes, strategy="ddp")
+        except Exception as error:
+            raise InputError(f"{devices} devices of {device!r} cannot be used here: {error}") from error
+        fabric.launch()
+        return cls(fabric)
+
+    @property
+    def is_first(self) -> bool:
+        return self.rank == 0
+
+    # -- what the training loop asks for
+
+    def setup(self, model: VislModel) -> Callable[..., ElboTerms]:
+        gc.collect()  # an earlier stage's wrapping must be gone: its hooks would wait for gradients
+        wrapped = self.fabric.setup_module(_Terms(model))
+
+        def terms(cells: Cells, shown: Tensor, noise: Tensor, uniform: Tensor, *, backward: bool) -> ElboTerms:
+            batch = _Batch(cells, shown, noise, uniform, backward)
+            return ElboTerms(*wrapped(batch).unbind(0), n_rows=noise.shape[1])
+
+        return terms
+
+    def backward(self, loss: Tensor) -> None:
+        self.fabric.backward(loss)
+
+    def share(self, sums: Tensor, stop: bool) -> tuple[Tensor, bool]:
+        together = torch.cat([sums.flatten(), sums.new_tensor([float(stop)])])
+        together = self.fabric.all_reduce(together, reduce_op="sum")
+        return together[:-1].view(sums.shape), bool(together[-1] > 0)
+
+    # -- what comes before and after
+
+    def gather(self, plain: Any) -> list[Any]:
+        """Plain data (as JSON knows it) of every process, in order of rank."""
+        content = torch.frombuffer(bytearray(json.dumps(plain).encode()), dtype=torch.uint8).to(self.fabric.device)
+        sizes = [int(size) for size in self._gather(torch.tensor([len(content)], device=content.device))]
+        padded = nn.functional.pad(content, (0, max(sizes) - len(content)))
+        rows = zip(self._gather(padded), sizes, strict=True)
+        return [json.loads(row[:size].cpu().numpy().tobytes()) for row, size in rows]
+
+    def _gather(self, x: Tensor) -> list[Tensor]:
+        everywhere = [torch.empty_like(x) for _ in range(self.world)]
+        distributed.all_gather(everywhere, x)
+        return everywhere
+
+    def end(self) -> None:
+        """Before the process ends, so that the others do not take it for lost."""
+        distributed.destroy_process_group()
+
+    def agree(self, prepare: Callable[[], Result]) -> Result:
+        """The result of `prepare`, if it failed in no process; else the first error in all of them."""
+        result, error = None, None
+        try:
+            result = prepare()
+        except (InputError, OSError, MemoryError) as failure:
+            error = failure
+        messages = [message for message in self.gather(None if error is None else str(error)) if message is not None]
+        if error is not None:
+            raise error
+        if messages:
+            raise InputError(f"another process failed: {messages[0]}")
+        return result  # type: ignore[return-value]
+
+
+class _Batch:
+    """A batch as one argument that Fabric leaves as it is."""
+
+    def __init__(self, cells: Cells, shown: Tensor, noise: Tensor, uniform: Tensor, backward: bool) -> None:
+        self.cells, self.shown, self.noise, self.uniform, self.backward = cells, shown, noise, uniform, backward
+
+
+class _Terms(nn.Module):
+    """The model's terms as one tensor, (terms, K)."""
+
+    def __init__(self, model: VislModel) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, batch: _Batch) -> Tensor:
+        terms = self.model(batch.cells, batch.shown, batch.noise, batch.uniform, backward=batch.backward)
+        return torch.stack([terms.nll, terms.kl_latent, terms.kl_edges, terms.acyclicity])
+
+
+def _torchrun_sizes(devices: int, num_nodes: int) -> tuple[int, int]:
+    """Processes of this machine, and machines, as torchrun has them; what the user says must be the same."""
+    here = int(os.environ["LOCAL_WORLD_SIZE"])
+    machines = int(os.environ["WORLD_SIZE"]) // here
+    for name, said, found in (("--devices", devices, here), ("--num-nodes", num_nodes, machines)):
+        if said not in (1, found):
+            raise InputError(f"{name} is {said}, but torchrun has started {found}: leave {name} out")
+    return here, machines
