@@ -24,3 +24,7 @@ def warn_user(message: str | Warning) -> None:
 def _is_ours(module: str) -> bool:
     in_command_line = module == _COMMAND_LINE or module.startswith(f"{_COMMAND_LINE}.")
     return module.split(".")[0] in _OURS and not in_command_line
+
+
+class ReportedElsewhere(Exception):
+    """Of several processes that work together, another one says what went wrong."""

@@ -18,12 +18,11 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from visl import store
-from visl.batches import member_seeds
+from visl.batches import TrainingData, member_seeds
 from visl.config import Config, check_whole_number
-from visl.data.align import all_text, match_log, match_table
-from visl.data.codec import describe_constants, encode, infer_schema
+from visl.data.align import match_log, match_table
+from visl.data.codec import describe_constants, encode
 from visl.data.frames import arranged, fill, probability_frame
-from visl.data.groups import resolve_groups
 from visl.data.knowledge import resolve_prior
 from visl.data.long import LongLog
 from visl.data.masks import hide as hide_cells
@@ -34,11 +33,12 @@ from visl.inference import AskedCells, Imputer, calibrate_noise
 from visl.log_cells import check_asked, predict_log_cells
 from visl.model import VislModel
 from visl.persistence import from_document, to_document
-from visl.reading import Reading, check_for_fit, read_table
+from visl.preparation import prepare
+from visl.reading import Reading, read_table
 from visl.schema import CONTINUOUS, Schema
 from visl.scoring import score_hidden
 from visl.settings import check_share, check_threshold, config_of, generator_of, seed_of
-from visl.table import Table
+from visl.steps import Alone, Engine
 from visl.training import Interrupted, TrainingState, find_device, train
 
 # Settings of the constructor that a preset fills in when they are None.
@@ -144,24 +144,30 @@ class VISL(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         on_epoch: Callable[[dict[str, float]], None],
         on_start: Callable[[], None] = lambda: None,
         should_stop: Callable[[TrainingState], bool] = lambda state: False,
+        keep: Callable[[Callable[[], TrainingState]], None] = lambda snapshot: None,
         checkpoint: str | Path | None = None,
         set_aside: Sequence[Name] = (),
+        engine: Engine | None = None,
     ) -> Self:
         """As `fit`; reports each epoch, can be stopped (`Interrupted`), and goes on from a checkpoint.
 
         on_start: called when the table is understood and training begins. set_aside: columns that the caller left out.
+        engine: other processes that fit the same model. keep: see `train`.
         """
-        before = dict(self.__dict__)
+        before, engine = dict(self.__dict__), engine or Alone()
         try:
             for name in [name for name in before if name.endswith("_") and not name.startswith("_")]:
                 delattr(self, name)  # nothing of an earlier fit may be taken for this one's
-            config, table = self._prepare(X, set_aside)
-            state = None if checkpoint is None else self._go_on_from(checkpoint)
+            data = self._prepare(X, set_aside, engine)
+            state = None if checkpoint is None else engine.agree(lambda: self._go_on_from(checkpoint))
             on_start()
-            seeds = member_seeds(self.seed_, self.model_.n_members)
-            history = train(self.model_, table, seeds=seeds, state=state, on_epoch=on_epoch, should_stop=should_stop)
-            if config.calibrate_noise:
-                calibrate_noise(self.model_, table, seed=self.seed_)
+            seeds = member_seeds(self.seed_, self.n_members)
+            history = train(
+                self.model_, data, seeds=seeds, state=state, on_epoch=on_epoch, should_stop=should_stop, keep=keep,
+                engine=engine,
+            )  # fmt: skip
+            if self.model_.config.calibrate_noise:
+                calibrate_noise(self.model_, data.tables[0], seed=self.seed_)
             self._finish(history)
         except Interrupted:
             raise  # what there is goes into a checkpoint
@@ -171,32 +177,22 @@ class VISL(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
             raise
         return self
 
-    def _prepare(self, X: Any, set_aside: Sequence[Name]) -> tuple[Config, Table]:
+    def _prepare(self, X: Any, set_aside: Sequence[Name], engine: Engine) -> TrainingData:
         """Everything up to training: the table understood, the model with its first weights."""
         config = self._config()
-        X, source = read_table(self, X, reset=True)
-        check_for_fit(source)
-        self._set_features(source.names, named=not isinstance(X, LongLog) and all_text(source.names))
-        group_of = resolve_groups(self.groups, source.names)
-        named = isinstance(X, LongLog) or hasattr(self, "feature_names_in_")
-        schema = infer_schema(source, self.kinds, group_of, named=named)
-        prior = self._prior(schema, source.names, config.edge_prior)
-        encoded = encode(source, schema)
-        for name, levels in encoded.unseen_levels(schema).items():
-            raise InputError(
-                f"column {name!r} holds {levels[0]!r}, which is none of its levels: use text or numbers, as with "
-                ".astype(str)"
-            )
-        table = encoded.table
-        self.fingerprint_, self.order_fingerprint_ = (table.fingerprint(ordered=ordered) for ordered in (False, True))
-        self.seed_ = seed_of(self.random_state)
-        self.columns_ = source.names
+        prepared = prepare(self, X, engine)
+        schema = prepared.schema
+        self._set_features(prepared.names, named=prepared.named)
+        prior = torch.from_numpy(self._prior(schema, prepared.names, config.edge_prior)).float()
+        self.fingerprint_, self.order_fingerprint_ = prepared.fingerprint, prepared.order_fingerprint
+        self.seed_ = engine.gather(seed_of(self.random_state))[0]  # that of the first process
+        self.columns_ = prepared.names
         self.set_aside_ = list(set_aside)
-        self.n_rows_ = source.n_rows
+        self.n_rows_ = prepared.n_rows
         self.notices_ = describe_constants(schema)
         rngs = [torch.Generator().manual_seed(seed) for seed in member_seeds(self.seed_, self.n_members)]
-        self.model_ = VislModel(schema, config, torch.from_numpy(prior).float(), rngs).to(find_device(self.device))
-        return config, table
+        self.model_ = VislModel(schema, config, prior, rngs).to(find_device(self.device))
+        return prepared.data
 
     def _prior(self, schema: Schema, names: list[Name], default: float) -> NDArray[np.float64]:
         """In the model's order of groups; an array is given in the order of `edge_probabilities_`."""

@@ -10,16 +10,15 @@ import gc
 import json
 import os
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any
 
 import torch
 from torch import Tensor, distributed, nn
 
-from visl.errors import InputError
+from visl.errors import InputError, ReportedElsewhere
 from visl.model import ElboTerms, VislModel
 from visl.nets.layout import Cells
-
-Result = TypeVar("Result")
+from visl.steps import Result
 
 
 def under_torchrun() -> bool:
@@ -64,8 +63,8 @@ class Parallel:
         wrapped = self.fabric.setup_module(_Terms(model))
 
         def terms(cells: Cells, shown: Tensor, noise: Tensor, uniform: Tensor, *, backward: bool) -> ElboTerms:
-            batch = _Batch(cells, shown, noise, uniform, backward)
-            return ElboTerms(*wrapped(batch).unbind(0), n_rows=noise.shape[1])
+            nll, kl_latent, kl_edges, acyclicity = wrapped(_Batch(cells, shown, noise, uniform, backward)).unbind(0)
+            return ElboTerms(nll, kl_latent, kl_edges, acyclicity, n_rows=noise.shape[1])
 
         return terms
 
@@ -97,17 +96,19 @@ class Parallel:
         distributed.destroy_process_group()
 
     def agree(self, prepare: Callable[[], Result]) -> Result:
-        """The result of `prepare`, if it failed in no process; else the first error in all of them."""
+        """The result of `prepare`, if it failed in no process. Else the first process says what went wrong."""
         result, error = None, None
         try:
             result = prepare()
         except (InputError, OSError, MemoryError) as failure:
             error = failure
         messages = [message for message in self.gather(None if error is None else str(error)) if message is not None]
+        if messages and not self.is_first:
+            raise ReportedElsewhere
         if error is not None:
             raise error
         if messages:
-            raise InputError(f"another process failed: {messages[0]}")
+            raise InputError(messages[0])
         return result  # type: ignore[return-value]
 
 

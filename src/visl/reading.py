@@ -36,17 +36,17 @@ def read_table(estimator: BaseEstimator, X: Any, *, reset: bool) -> tuple[Any, S
     return checked, read_source(checked)
 
 
-def check_for_fit(source: Source) -> None:
+def check_for_fit(names: list[Name], n_rows: int) -> None:
     """What any table to learn from must have."""
-    if not source.columns:
+    if not names:
         raise InputError("the table has no columns (0 feature(s))")
-    if source.n_rows < 2:
-        raise InputError(f"the table has {source.n_rows} row(s) (n_samples = {source.n_rows}): at least 2 are needed")
-    for name in source.names:
+    if n_rows < 2:
+        raise InputError(f"the table has {n_rows} row(s) (n_samples = {n_rows}): at least 2 are needed")
+    for name in names:
         is_finite = not isinstance(name, float) or np.isfinite(name)
         if not isinstance(name, str | int | float) or not is_finite:  # bool is an int
             raise InputError(f"a column is called {name!r} ({type(name).__name__}): name columns by text or numbers")
-    _refuse_repeated(source.names)
+    _refuse_repeated(names)
 
 
 def _checked(estimator: BaseEstimator, X: Any, *, reset: bool) -> Any:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol, TypeVar
 
 import torch
 from torch import Tensor
@@ -13,6 +13,7 @@ from visl.batches import BatchShape, CellStore, StepInputs, hide_at_random
 from visl.model import ElboTerms, LossWeights, VislModel
 
 STEPS_BEFORE_RECORDING = 3  # so that libraries have set themselves up; they count like any other step
+Result = TypeVar("Result")
 SPARE_ROOM = 1.03  # a recorded step holds somewhat more cells than it needs now: recording again is slow
 
 
@@ -32,6 +33,12 @@ class Engine(Protocol):
     def share(self, sums: Tensor, stop: bool) -> tuple[Tensor, bool]:
         """The sum over all processes, and whether one of them wants to stop."""
 
+    def gather(self, plain: Any) -> list[Any]:
+        """Plain data (as JSON knows it) of every process, in order of rank."""
+
+    def agree(self, prepare: Callable[[], Result]) -> Result:
+        """The result of `prepare`, if it failed in no process; else an error in all of them."""
+
 
 class Alone:
     """No other process."""
@@ -42,10 +49,16 @@ class Alone:
         return model
 
     def backward(self, loss: Tensor) -> None:
-        loss.backward()  # type: ignore[no-untyped-call]
+        loss.backward()
 
     def share(self, sums: Tensor, stop: bool) -> tuple[Tensor, bool]:
         return sums, stop
+
+    def gather(self, plain: Any) -> list[Any]:
+        return [plain]
+
+    def agree(self, prepare: Callable[[], Result]) -> Result:
+        return prepare()
 
 
 def stage_optimizer(model: VislModel, stage: int) -> torch.optim.Adam:
