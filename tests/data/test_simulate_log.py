@@ -38,9 +38,7 @@ def all_answers(log):
 def test_counts_sum_to_the_total_and_stay_in_bounds(data):
     n, most = data.draw(st.integers(1, 30)), data.draw(st.integers(1, 30))
     total, seed = data.draw(st.integers(n, n * most)), data.draw(st.integers(0, 99))
-    counts = uneven_counts(
-        n, total, most, data.draw(st.sampled_from([0.0, 0.9, 3.0])), rng(data.draw(st.integers(0, 99)))
-    )
+    counts = uneven_counts(n, total, most, data.draw(st.sampled_from([0.0, 0.9, 3.0])), rng(seed))
     assert counts.sum() == total
     assert counts.min() >= 1
     assert counts.max() <= most
@@ -53,7 +51,7 @@ def test_equal_weights_share_equally():
 def test_students_are_as_uneven_as_in_real_logs():
     counts = simulate_log(20_000, 40, 5000, 2_660_000, rng=rng()).n_answers
     assert counts.mean() == 133
-    # A log-normal with sigma .9: its median is exp(-.9^2 / 2) = .667 of the mean; 16 % are over exp(.9) = 2.46 times that.
+    # Log-normal, sigma .9: the median is exp(-.9^2 / 2) = .667 of the mean; 16 % are over exp(.9) = 2.46 times that.
     assert np.median(counts) == pytest.approx(0.667 * 133, rel=0.03)
     assert np.mean(counts > 2.46 * np.median(counts)) == pytest.approx(0.159, abs=0.015)
     assert counts.min() < 10

@@ -75,20 +75,34 @@ class Encoded:
 def encode(source: Source, schema: Schema) -> Encoded:
     """Columns are matched by name; a column that the source does not have is all gaps."""
     by_name = {data.name: data for data in source.columns}
-    none = (np.zeros(0, np.int64), np.zeros(0, np.int64))
-    known, unseen = [(*none, np.zeros(0, np.float32))], [(*none, np.zeros(0, object))]
-    for j, column in enumerate(schema.columns):
-        data = by_name.get(column.name)
-        if data is None:  # a long log in which nobody has answered this column
-            continue
-        codes = _encode_column(data, column)
-        is_known = codes >= 0 if column.levels else np.ones(len(codes), bool)
-        columns = np.full(len(codes), j)
-        known.append((data.rows[is_known], columns[is_known], codes[is_known]))
-        unseen.append((data.rows[~is_known], columns[~is_known], data.values[~is_known].astype(object)))
-    rows, columns, values = (np.concatenate(parts) for parts in zip(*known, strict=True))
-    table = Table.from_cells(rows, columns, values, (source.n_rows, len(schema.columns)))
+    # A long log lacks the columns that nobody has answered.
+    present = [(j, by_name[column.name]) for j, column in enumerate(schema.columns) if column.name in by_name]
+    starts = _row_starts([data for _, data in present], source.n_rows)
+    columns, values = np.empty(starts[-1], np.int32), np.empty(starts[-1], np.float32)
+    # Column by column each cell takes the next place of its row: rows and columns come out in order without a sort.
+    free = starts[:-1].copy()
+    unseen = [(np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0, object))]
+    for j, data in present:
+        codes = _encode_column(data, schema.columns[j])
+        if schema.columns[j].levels and codes.min(initial=0) < 0:
+            cells = codes < 0
+            unseen.append((data.rows[cells], np.full(cells.sum(), j), data.values[cells].astype(object)))
+            codes[cells] = np.nan
+        at = free[data.rows]
+        columns[at], values[at] = j, codes
+        free[data.rows] = at + 1
+    table = Table(starts, columns, values, len(schema.columns))
+    if len(unseen) > 1:
+        table = table.keep_cells(~np.isnan(values))
     return Encoded(table, *(np.concatenate(parts) for parts in zip(*unseen, strict=True)))
+
+
+def _row_starts(columns: list[ColumnData], n_rows: int) -> NDArray[np.int64]:
+    """Where the cells of each row start, all columns together, and the end.  (rows + 1,)"""
+    starts = np.zeros(n_rows + 1, np.int64)
+    for data in columns:
+        starts[data.rows + 1] += 1  # a column has a row at most once
+    return np.cumsum(starts, out=starts)
 
 
 def decode(column: Column, codes: NDArray, *, round_integers: bool) -> NDArray:
