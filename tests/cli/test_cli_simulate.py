@@ -68,6 +68,15 @@ def test_log_files_agree(run, tmp_path):
     assert json.loads((tmp_path / "l" / "simulation.json").read_text())["shards"] == 3
 
 
+def test_a_folder_of_a_log_can_be_fitted(run, tmp_path, log_options):
+    run("simulate", "log", "--out", tmp_path / "l", *LOG, "--shards", 3)
+    groups = ("--groups", tmp_path / "l" / "topics.csv")
+    fast = ("--epochs", 1, "--latent-dim", 4, "--draws", 2)
+    result = run("fit", tmp_path / "l" / "log", *log_options, *groups, "--out", tmp_path / "model", *fast, "--json")
+    assert result.exit_code == 0, result.output
+    assert json.loads(result.stdout)["rows"] == 40
+
+
 def test_same_seed_same_log(run, tmp_path):
     for name, seed in (("a", 1), ("b", 1), ("c", 2)):
         run("simulate", "log", "--out", tmp_path / name, *LOG, "--seed", seed)

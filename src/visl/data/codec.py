@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from visl.data.kinds import as_numbers, check_kinds, describe_column, encode_levels
 from visl.data.source import ColumnData, Name, Source
+from visl.data.summary import ColumnSummary, summarise_column
 from visl.errors import InputError
 from visl.schema import BINARY, CONTINUOUS, Column, Schema
 from visl.table import Table
@@ -23,9 +24,24 @@ def infer_schema(source: Source, kinds: Any, group_of: Mapping[Name, Name], *, n
 
     group_of: the group of each column that is in one; empty is the variable-wise form.
     """
+    return describe_columns(summarise_columns(source, kinds), kinds, group_of, named=named)
+
+
+def summarise_columns(source: Source, kinds: Any) -> list[ColumnSummary]:
+    """Of each column what `describe_columns` needs, with the same kinds."""
     settings = check_kinds(kinds, source.names)
+    return [
+        summarise_column(data, list_all=settings.get(data.name, CONTINUOUS) != CONTINUOUS) for data in source.columns
+    ]
+
+
+def describe_columns(
+    columns: Sequence[ColumnSummary], kinds: Any, group_of: Mapping[Name, Name], *, named: bool
+) -> Schema:
+    """As `infer_schema`, from summaries."""
+    settings = check_kinds(kinds, [column.name for column in columns])
     described = [
-        describe_column(data, settings.get(data.name), group_of.get(data.name, data.name)) for data in source.columns
+        describe_column(column, settings.get(column.name), group_of.get(column.name, column.name)) for column in columns
     ]
     groups = list(dict.fromkeys(column.group for column in described))
     if named:

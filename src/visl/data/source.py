@@ -30,12 +30,20 @@ class ColumnData:
 
     @property
     def numeric(self) -> bool:
-        return self.dtype in ("number", "integer", "boolean")
+        return is_numeric(self.dtype)
 
     def shown(self, cell: int) -> str:
-        """One value as a message should show it."""
-        value = _plain(self.values[cell])
-        return repr(int(value) if isinstance(value, float) and value.is_integer() else value)
+        return shown(self.values[cell])
+
+
+def is_numeric(dtype: str) -> bool:
+    return dtype in ("number", "integer", "boolean")
+
+
+def shown(value: Any) -> str:
+    """One value as a message should show it."""
+    value = _plain(value)
+    return repr(int(value) if isinstance(value, float) and value.is_integer() else value)
 
 
 @dataclass(frozen=True)
