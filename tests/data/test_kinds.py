@@ -8,13 +8,15 @@ import pytest
 
 from visl.data.kinds import check_kinds, describe_column, encode_levels
 from visl.data.source import read_source
+from visl.data.summary import summarise_column
 from visl.errors import InputError
 from visl.schema import Column, Schema
 
 
 def described(values: Any, kind: Any = None) -> Column:
     data = read_source(pd.DataFrame({"c": values})).columns[0]
-    return describe_column(data, check_kinds(None if kind is None else {"c": kind}, ["c"]).get("c"), "c")
+    setting = check_kinds(None if kind is None else {"c": kind}, ["c"]).get("c")
+    return describe_column(summarise_column(data, list_all=True), setting, "c")
 
 
 @pytest.mark.parametrize(
@@ -83,3 +85,36 @@ def test_a_level_is_found_as_it_is_before_it_is_read_as_a_number() -> None:
 def test_types_that_are_no_numbers_are_refused(values: Any, words: str) -> None:
     with pytest.raises(InputError, match=words):
         described(values)
+
+
+@pytest.mark.parametrize(
+    ("values", "kind", "words"),
+    [
+        ([0, 7, 1, 5, 5], "binary", "third value 5 in row 3 beside 0 and 1"),
+        ([0.5, 9, 2, 1], [1, 2], "holds 0.5 in row 0, which is not among its levels"),
+        ([2, 9, 1, 0.5], [1, 2], "holds 9 in row 1, which"),
+        (["b", "z", "a"], ["a", "b"], "holds 'z' in row 1, which"),
+        (["1", "2", "three", "4"], None, "the text 'three' in row 2 among numbers"),
+        (["1", "x", "y"], "continuous", "but row 1 holds 'x'"),
+        (["1,5", "2,5", "x"], None, "decimal commas, such as '1,5'"),
+        ([f"v{i}" for i in range(51)], None, "has 51 different values such as 'v0'"),
+        ([1e308, -1e308], None, r"spans -1e\+308 to 1e\+308, too wide"),
+        ([None, None], None, "has no observed value"),
+    ],
+)
+def test_what_is_wrong_and_where_is_named(values: Any, kind: Any, words: str) -> None:
+    with pytest.raises(InputError, match=words):
+        described(values, kind)
+
+
+def test_a_third_level_that_nobody_has_is_named_without_a_row() -> None:
+    with pytest.raises(InputError, match="third value 'c' beside 'a' and 'b'"):
+        described(pd.Categorical(["a", "b"], categories=["a", "b", "c"], ordered=True), "binary")
+
+
+def test_numbers_beyond_the_list_need_the_kind_to_be_levels() -> None:
+    data = read_source(pd.DataFrame({"c": np.arange(52.0)})).columns[0]
+    assert describe_column(summarise_column(data), None, "c").kind == "continuous"
+    assert describe_column(summarise_column(data, list_all=True), "ordinal", "c").n_levels == 52
+    with pytest.raises(InputError, match="'c' does not list its values.*same kinds"):
+        describe_column(summarise_column(data), "ordinal", "c")

@@ -13,6 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from visl.data.files import write_table
+from visl.data.log_cells import _sort
 from visl.data.long import find_ids, long_from_frame, read_cells, read_long
 from visl.errors import InputError
 
@@ -225,6 +226,24 @@ def test_a_million_cells_take_little_memory(tmp_path):
     assert peak < 120 * n
     if sys.platform == "linux":
         assert grown * 1024 < 250 * n
+
+
+@pytest.mark.parametrize("largest", [3, 2**40, 2**62])  # 2^62 leaves no room for the place beside the key
+def test_keys_are_sorted_and_equal_ones_keep_their_order(largest):
+    keys = np.random.default_rng(0).choice([0, 1, 2, largest - 1, largest], 1000)
+    before = keys.copy()
+    order = _sort(keys)
+    assert order.tolist() == np.argsort(before, kind="stable").tolist()
+    assert keys.tolist() == np.sort(before).tolist()
+
+
+def test_whole_numbers_of_any_type_are_values(tmp_path):
+    frame = pd.DataFrame({"pupil": [2, 1, 1], "question": [1, 2, 1], "answer": [1, 2, 3]})
+    for dtype in ("int8", "uint8", "int16", "int64", "uint64", "float32", "Int8"):
+        frame.astype({"answer": dtype, "pupil": "int32"}).to_parquet(tmp_path / "log.parquet")
+        log = read_long(tmp_path / "log.parquet", *NAMES)
+        assert log.values.tolist() == [1, 3, 2]
+        assert (log.values.dtype, log.row.dtype, log.row_ids.dtype) == (np.float64, np.int64, np.int64)
 
 
 def test_cells_in_file_order(tmp_path):

@@ -4,19 +4,11 @@ from collections import Counter
 import numpy as np
 import pytest
 
+from visl.data.abilities import ABILITIES
+from visl.data.curriculum import MATHS_AREAS, MATHS_PREREQUISITES, MATHS_TOPICS, depths, random_prerequisites
 from visl.data.demo import load_demo
 from visl.data.make_demo import DEMO_SEED, write_demo
-from visl.data.simulate_education import (
-    ABILITIES,
-    MATHS_AREAS,
-    MATHS_PREREQUISITES,
-    MATHS_TOPICS,
-    ClassData,
-    depths,
-    maths_class,
-    random_prerequisites,
-    simulate_education,
-)
+from visl.data.simulate_education import ClassData, maths_class, simulate_education
 from visl.data.simulate_synthetic import simulate_synthetic
 from visl.errors import InputError
 

@@ -3,60 +3,52 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from visl.cli import options as o
 from visl.cli.console import Talk, count
 from visl.cli.guard import guarded
+from visl.cli.simulating import (
+    MARKER,
+    Ability,
+    Mechanism,
+    Missing,
+    NoDifficulties,
+    NoDiscriminations,
+    NoGeneral,
+    OutFolder,
+    Seed,
+    Students,
+    Topics,
+    edge_frame,
+    model_settings,
+    notice_fixed_graph,
+    write_simulation,
+)
 
 if TYPE_CHECKING:
     import pandas as pd
 
-MARKER = "simulation.json"
-
 simulate = typer.Typer(
     no_args_is_help=True, help="Make a table with gaps from a known graph, to try things out on.", add_completion=False
 )
-OutFolder = Annotated[Path, typer.Option("--out", "-o", metavar="FOLDER", help="Folder to write.")]
-Missing = Annotated[float, typer.Option(metavar="SHARE", help="Share of cells that are missing.")]
-Mechanism = Annotated[
-    str,
-    typer.Option(
-        metavar="NAME",
-        help="mcar: gaps fall anywhere. mar: some columns have none, and decide on the others' gaps.",
-    ),
-]
-Seed = Annotated[int, typer.Option(metavar="N", help="The same seed gives the same files.")]
 
 
 @simulate.command()
 @guarded
 def education(
     out: OutFolder,
-    students: Annotated[int, typer.Option(metavar="N", help="How many students.")] = 1000,
-    topics: Annotated[
-        int, typer.Option(metavar="N", help="How many topics. 12 are a named maths curriculum, else they are random.")
-    ] = 12,
+    students: Students = 1000,
+    topics: Topics = 12,
     questions: Annotated[int, typer.Option(metavar="N", help="Questions in each topic.")] = 5,
     missing: Missing = 0.6,
     mechanism: Mechanism = "mcar",
-    ability: Annotated[
-        str,
-        typer.Option(
-            metavar="NAME",
-            help="hierarchy: a topic is mastered only with all its prerequisites. capped: ability is at most that in "
-            "the weakest prerequisite. linear: ability is a weighted sum of that in the prerequisites.",
-        ),
-    ] = "hierarchy",
-    no_general: Annotated[
-        bool, typer.Option("--no-general", help="Students have no general ability that shows in all topics.")
-    ] = False,
-    no_difficulties: Annotated[bool, typer.Option("--no-difficulties", help="Questions are all as hard.")] = False,
-    no_discriminations: Annotated[
-        bool, typer.Option("--no-discriminations", help="Questions all tell strong from weak students as well.")
-    ] = False,
+    ability: Ability = "hierarchy",
+    no_general: NoGeneral = False,
+    no_difficulties: NoDifficulties = False,
+    no_discriminations: NoDiscriminations = False,
     edge_probability: Annotated[
         float | None, typer.Option(metavar="NUMBER", help="Of each edge of a random graph; 0.2 if not given.")
     ] = None,
@@ -74,22 +66,19 @@ def education(
     import pandas as pd
 
     from visl.data.outputs import check_output
-    from visl.data.simulate_education import MATHS_TOPICS, simulate_education
+    from visl.data.simulate_education import simulate_education
 
     talk = Talk(quiet=quiet, as_json=as_json)
     check_output(out, force, marker=MARKER)
-    if edge_probability is not None and topics == len(MATHS_TOPICS):
-        talk.notice(f"{topics} topics have the graph of the maths curriculum: --edge-probability changes nothing")
+    notice_fixed_graph(talk, topics, edge_probability)
+    model = model_settings(ability, no_general, no_difficulties, no_discriminations)
     data = simulate_education(
         students,
         topics,
         questions,
         missing,
-        ability,
-        not no_general,
-        not no_difficulties,
-        not no_discriminations,
-        mechanism,
+        mechanism=mechanism,
+        **model,
         edge_probability=0.2 if edge_probability is None else edge_probability,
         rng=np.random.default_rng(seed),
     )
@@ -110,7 +99,7 @@ def education(
         "log.csv": log,
         "topics.csv": pd.DataFrame({"question": data.questions, "topic": topic_names[data.topic_of_question]}),
         "areas.csv": pd.DataFrame({"topic": data.topics, "area": data.areas}),
-        "prerequisites.csv": _edges(data.topics, data.edges),
+        "prerequisites.csv": edge_frame(data.topics, data.edges),
         "complete.csv": pd.concat([ids, complete], axis=1),
     }
     settings = {
@@ -120,20 +109,107 @@ def education(
         "questions": questions,
         "missing": missing,
         "mechanism": mechanism,
-        "ability": ability,
-        "general": not no_general,
-        "difficulties": not no_difficulties,
-        "discriminations": not no_discriminations,
+        **model,
         "edge_probability": edge_probability,
         "seed": seed,
     }
-    _write(out, files, settings, force=force)
+    write_simulation(out, lambda folder: files, settings, force=force)
     talk.result(
         {"out": out, **settings, "files": list(files), "edges": int(data.edges.sum()), "cells": len(log)},
         f"{count(students, 'student')} gave {count(len(log), 'answer')} to {count(len(data.questions), 'question')} in "
         f"{count(topics, 'topic')}, which have {count(int(data.edges.sum()), 'prerequisite')}.",
         f"Written: {out}, with {', '.join(files)}. Next:",
         f"  visl fit {out}/answers.csv --id student --groups {out}/topics.csv --out model",
+    )
+
+
+@simulate.command()
+@guarded
+def log(
+    out: OutFolder,
+    students: Students = 5000,
+    topics: Topics = 40,
+    questions: Annotated[int, typer.Option(metavar="N", help="Questions in all, spread unevenly over topics.")] = (
+        1000
+    ),
+    answers: Annotated[int, typer.Option(metavar="N", help="Answers in all, spread unevenly over students.")] = (
+        250_000
+    ),
+    shards: Annotated[int, typer.Option(metavar="N", help="Files to write; a student is in one of them only.")] = 1,
+    ability: Ability = "hierarchy",
+    no_general: NoGeneral = False,
+    no_difficulties: NoDifficulties = False,
+    no_discriminations: NoDiscriminations = False,
+    edge_probability: Annotated[
+        float | None,
+        typer.Option(
+            metavar="NUMBER",
+            help="Of each edge of a random graph. If not given, 0.2, or what makes two prerequisites a topic if less.",
+        ),
+    ] = None,
+    seed: Seed = 0,
+    force: o.Force = False,
+    quiet: o.Quiet = False,
+    as_json: o.AsJson = False,
+) -> None:
+    """A class as in `education`, of any size: only the answers that were given are ever made.
+
+    The folder gets log/part-0000.parquet and so on (student, question, correct), topics.csv and areas.csv, and, as the
+    truth behind them, prerequisites.csv (the graph). The Eedi challenge has --students 119000 --topics 388 --questions
+    27600 --answers 15900000.
+    """
+    import numpy as np
+    import pandas as pd
+
+    from visl.data.outputs import check_output
+    from visl.data.simulate_log import check_shards, simulate_log, write_shards
+
+    talk = Talk(quiet=quiet, as_json=as_json)
+    check_output(out, force, marker=MARKER)
+    notice_fixed_graph(talk, topics, edge_probability)
+    model = model_settings(ability, no_general, no_difficulties, no_discriminations)
+    data = simulate_log(
+        students,
+        topics,
+        questions,
+        answers,
+        **model,
+        edge_probability=edge_probability,
+        rng=np.random.default_rng(seed),
+    )
+    check_shards(shards, students)
+    settings = {
+        "simulation": "log",
+        "students": students,
+        "topics": topics,
+        "questions": questions,
+        "answers": answers,
+        "shards": shards,
+        **model,
+        "edge_probability": edge_probability,
+        "seed": seed,
+    }
+
+    def write(folder: Path) -> dict[str, pd.DataFrame]:
+        (folder / "log").mkdir()
+        # A group of a question that nobody answered would name a column that the log does not have.
+        answered = np.flatnonzero(write_shards(data, folder / "log", shards))
+        topic_names = np.array(data.topics)[data.topic_of_question[answered]]
+        return {
+            "topics.csv": pd.DataFrame({"question": answered + 1, "topic": topic_names}),
+            "areas.csv": pd.DataFrame({"topic": data.topics, "area": data.areas}),
+            "prerequisites.csv": edge_frame(data.topics, data.edges),
+        }
+
+    files = write_simulation(out, write, settings, force=force)
+    n_edges, n_answered = int(data.edges.sum()), len(files["topics.csv"])
+    talk.result(
+        {"out": out, **settings, "files": ["log", *files], "edges": n_edges, "answered": n_answered, "cells": answers},
+        f"{count(students, 'student')} gave {count(answers, 'answer')} to {count(n_answered, 'question')} in "
+        f"{count(topics, 'topic')}, which have {count(n_edges, 'prerequisite')}.",
+        f"Written: {out}, with {', '.join(['log', *files])}. Next:",
+        f"  visl fit {out}/log --long --row student --column question --value correct --groups {out}/topics.csv "
+        "--out model",
     )
 
 
@@ -173,7 +249,7 @@ def synthetic(
     complete = pd.DataFrame(data.values, columns=list(data.names))
     files = {
         "table.csv": complete.where(observed),
-        "edges.csv": _edges(data.names, data.edges),
+        "edges.csv": edge_frame(data.names, data.edges),
         "complete.csv": complete,
     }
     settings = {
@@ -185,7 +261,7 @@ def synthetic(
         "edge_probability": edge_probability,
         "seed": seed,
     }
-    _write(out, files, settings, force=force)
+    write_simulation(out, lambda folder: files, settings, force=force)
     talk.result(
         {"out": out, **settings, "files": list(files), "edges": int(data.edges.sum()), "cells": int(observed.sum())},
         f"{count(rows, 'row')} of {count(variables, 'column')}, whose graph has "
@@ -193,25 +269,3 @@ def synthetic(
         f"Written: {out}, with {', '.join(files)}. Next:",
         f"  visl fit {out}/table.csv --out model",
     )
-
-
-def _edges(names: Any, edges: Any) -> pd.DataFrame:
-    import pandas as pd
-
-    pairs = [(names[i], names[j]) for i, j in zip(*edges.nonzero(), strict=True)]
-    return pd.DataFrame(pairs, columns=["from", "to"])
-
-
-def _write(out: Path, files: dict[str, pd.DataFrame], settings: dict[str, Any], *, force: bool) -> None:
-    import json
-
-    from visl.data.files import write_table
-    from visl.data.outputs import claim, write_folder_whole
-
-    def write(folder: Path) -> None:
-        for name, frame in files.items():
-            write_table(frame, folder / name)
-        (folder / MARKER).write_text(json.dumps(settings, indent=2) + "\n", encoding="utf-8")
-
-    with claim(out):
-        write_folder_whole(out, write, force, marker=MARKER)

@@ -14,9 +14,10 @@ from visl.cli.console import named
 from visl.cli.options import LogNames
 from visl.data.files import read_table
 from visl.data.groups import KnownNames, Name
-from visl.data.kinds import MAX_LEVELS, infer_kind
+from visl.data.kinds import infer_kind
 from visl.data.long import LongLog, read_long
 from visl.data.source import read_source
+from visl.data.summary import MAX_LEVELS, summarise_column
 from visl.errors import InputError
 
 if TYPE_CHECKING:
@@ -86,7 +87,8 @@ def check_labels(table: WideTable, kinds: Iterable[Name]) -> list[str]:
     for name in frame.columns:
         column = frame[name]
         if pd.api.types.is_string_dtype(column) and column.nunique() > MAX_LEVELS:
-            infer_kind(read_source(frame[[name]]).columns[0])  # numbers gone wrong have an error of their own
+            # Numbers gone wrong have an error of their own.
+            infer_kind(summarise_column(read_source(frame[[name]]).columns[0]))
             raise InputError(
                 f"column {name!r} holds {column.nunique()} different texts such as {column.dropna().iloc[0]!r}: if it "
                 f"labels the rows pass --id {name}, if it is free text --drop {name}, if it really is a category "

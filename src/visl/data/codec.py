@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from visl.data.kinds import as_numbers, check_kinds, describe_column, encode_levels
 from visl.data.source import ColumnData, Name, Source
+from visl.data.summary import ColumnSummary, summarise_column
 from visl.errors import InputError
 from visl.schema import BINARY, CONTINUOUS, Column, Schema
 from visl.table import Table
@@ -23,9 +24,24 @@ def infer_schema(source: Source, kinds: Any, group_of: Mapping[Name, Name], *, n
 
     group_of: the group of each column that is in one; empty is the variable-wise form.
     """
+    return describe_columns(summarise_columns(source, kinds), kinds, group_of, named=named)
+
+
+def summarise_columns(source: Source, kinds: Any) -> list[ColumnSummary]:
+    """Of each column what `describe_columns` needs, with the same kinds."""
     settings = check_kinds(kinds, source.names)
+    return [
+        summarise_column(data, list_all=settings.get(data.name, CONTINUOUS) != CONTINUOUS) for data in source.columns
+    ]
+
+
+def describe_columns(
+    columns: Sequence[ColumnSummary], kinds: Any, group_of: Mapping[Name, Name], *, named: bool
+) -> Schema:
+    """As `infer_schema`, from summaries."""
+    settings = check_kinds(kinds, [column.name for column in columns])
     described = [
-        describe_column(data, settings.get(data.name), group_of.get(data.name, data.name)) for data in source.columns
+        describe_column(column, settings.get(column.name), group_of.get(column.name, column.name)) for column in columns
     ]
     groups = list(dict.fromkeys(column.group for column in described))
     if named:
@@ -75,20 +91,34 @@ class Encoded:
 def encode(source: Source, schema: Schema) -> Encoded:
     """Columns are matched by name; a column that the source does not have is all gaps."""
     by_name = {data.name: data for data in source.columns}
-    none = (np.zeros(0, np.int64), np.zeros(0, np.int64))
-    known, unseen = [(*none, np.zeros(0, np.float32))], [(*none, np.zeros(0, object))]
-    for j, column in enumerate(schema.columns):
-        data = by_name.get(column.name)
-        if data is None:  # a long log in which nobody has answered this column
-            continue
-        codes = _encode_column(data, column)
-        is_known = codes >= 0 if column.levels else np.ones(len(codes), bool)
-        columns = np.full(len(codes), j)
-        known.append((data.rows[is_known], columns[is_known], codes[is_known]))
-        unseen.append((data.rows[~is_known], columns[~is_known], data.values[~is_known].astype(object)))
-    rows, columns, values = (np.concatenate(parts) for parts in zip(*known, strict=True))
-    table = Table.from_cells(rows, columns, values, (source.n_rows, len(schema.columns)))
+    # A long log lacks the columns that nobody has answered.
+    present = [(j, by_name[column.name]) for j, column in enumerate(schema.columns) if column.name in by_name]
+    starts = _row_starts([data for _, data in present], source.n_rows)
+    columns, values = np.empty(starts[-1], np.int32), np.empty(starts[-1], np.float32)
+    # Column by column each cell takes the next place of its row: rows and columns come out in order without a sort.
+    free = starts[:-1].copy()
+    unseen = [(np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0, object))]
+    for j, data in present:
+        codes = _encode_column(data, schema.columns[j])
+        if schema.columns[j].levels and codes.min(initial=0) < 0:
+            cells = codes < 0
+            unseen.append((data.rows[cells], np.full(cells.sum(), j), data.values[cells].astype(object)))
+            codes[cells] = np.nan
+        at = free[data.rows]
+        columns[at], values[at] = j, codes
+        free[data.rows] = at + 1
+    table = Table(starts, columns, values, len(schema.columns))
+    if len(unseen) > 1:
+        table = table.keep_cells(~np.isnan(values))
     return Encoded(table, *(np.concatenate(parts) for parts in zip(*unseen, strict=True)))
+
+
+def _row_starts(columns: list[ColumnData], n_rows: int) -> NDArray[np.int64]:
+    """Where the cells of each row start, all columns together, and the end.  (rows + 1,)"""
+    starts = np.zeros(n_rows + 1, np.int64)
+    for data in columns:
+        starts[data.rows + 1] += 1  # a column has a row at most once
+    return np.cumsum(starts, out=starts)
 
 
 def decode(column: Column, codes: NDArray, *, round_integers: bool) -> NDArray:

@@ -167,11 +167,16 @@ def arrow_table(path: PathLike, suffix: str, columns: list[str] | None = None) -
 
 def arrow_names(path: PathLike, suffix: str) -> list[str]:
     """Names of the columns of a Parquet or Feather file, without its data."""
+    return list(arrow_schema(path, suffix).names)
+
+
+def arrow_schema(path: PathLike, suffix: str) -> pa.Schema:
+    """Names and types of the columns of a Parquet or Feather file, without its data."""
     try:
         if suffix == ".parquet":
-            return list(pq.read_schema(str(path)).names)
+            return pq.read_schema(str(path))
         with pa.memory_map(str(path)) as source:
-            return list(pa.ipc.open_file(source).schema.names)
+            return pa.ipc.open_file(source).schema
     except (pa.ArrowException, OSError, ValueError) as error:
         raise InputError(f"{path} cannot be read as {suffix[1:].capitalize()}: {_first_line(error)}") from error
 

@@ -30,12 +30,20 @@ class ColumnData:
 
     @property
     def numeric(self) -> bool:
-        return self.dtype in ("number", "integer", "boolean")
+        return is_numeric(self.dtype)
 
     def shown(self, cell: int) -> str:
-        """One value as a message should show it."""
-        value = _plain(self.values[cell])
-        return repr(int(value) if isinstance(value, float) and value.is_integer() else value)
+        return shown(self.values[cell])
+
+
+def is_numeric(dtype: str) -> bool:
+    return dtype in ("number", "integer", "boolean")
+
+
+def shown(value: Any) -> str:
+    """One value as a message should show it."""
+    value = _plain(value)
+    return repr(int(value) if isinstance(value, float) and value.is_integer() else value)
 
 
 @dataclass(frozen=True)
@@ -170,9 +178,12 @@ def _plain(value: Any) -> Any:
 
 
 def _log_columns(log: LongLog) -> Iterator[ColumnData]:
-    order = np.lexsort((log.row, log.column))
-    bounds = np.searchsorted(log.column[order], np.arange(len(log.column_ids) + 1))
+    # The cells are sorted by row: a stable order by column keeps that. 16-bit numbers are sorted in linear time.
+    narrow = np.uint16 if len(log.column_ids) <= 2**16 else np.int32
+    order = np.argsort(log.column.astype(narrow), kind="stable")
+    rows, values = log.row[order].astype(np.int64, copy=False), log.values[order]
+    del order
+    ends = np.cumsum(np.bincount(log.column, minlength=len(log.column_ids))).tolist()
     dtype = {"string": "text"}.get(log.value_dtype, log.value_dtype)
-    for j, name in enumerate(log.column_ids.tolist()):
-        cells = order[bounds[j] : bounds[j + 1]]
-        yield ColumnData(name, log.row[cells].astype(np.int64), log.values[cells], dtype)
+    for name, start, end in zip(log.column_ids.tolist(), [0, *ends], ends, strict=False):
+        yield ColumnData(name, rows[start:end], values[start:end], dtype)
