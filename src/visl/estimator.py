@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -162,10 +163,12 @@ class VISL(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
             state = None if checkpoint is None else engine.agree(lambda: self._go_on_from(checkpoint))
             on_start()
             seeds = member_seeds(self.seed_, self.n_members)
+            begun = time.monotonic()
             history = train(
                 self.model_, data, seeds=seeds, state=state, on_epoch=on_epoch, should_stop=should_stop, keep=keep,
                 engine=engine,
             )  # fmt: skip
+            self.training_seconds_ = time.monotonic() - begun  # of this process, from the table's understanding on
             if self.model_.config.calibrate_noise:
                 calibrate_noise(self.model_, data.tables[0], seed=self.seed_)
             self._finish(history)

@@ -7,9 +7,13 @@ step's batch and its noise do not depend on how many processes there are, so nei
 from __future__ import annotations
 
 import gc
+import importlib.util
 import json
+import logging
 import os
-from collections.abc import Callable
+import sys
+import uuid
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -20,9 +24,43 @@ from visl.model import ElboTerms, VislModel
 from visl.nets.layout import Cells
 from visl.steps import Result
 
+PROCESS_LOST = 3  # exit code
+LAUNCHED = "VISL_LAUNCHED"  # environment variable of processes that `launch` has started
+
 
 def under_torchrun() -> bool:
     return "TORCHELASTIC_RUN_ID" in os.environ
+
+
+def launch(devices: int, words: Sequence[str]) -> int:
+    """Run `visl WORDS` in so many processes of this machine, as torchrun does, and wait. Their exit code."""
+    from torch.distributed.elastic.multiprocessing.api import SignalException
+    from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
+    from torch.distributed.launcher.api import LaunchConfig, elastic_launch
+
+    for name in list(logging.root.manager.loggerDict):  # the processes speak for themselves
+        if name.startswith("torch.distributed"):
+            logging.getLogger(name).setLevel(logging.CRITICAL)
+    os.environ[LAUNCHED] = "1"
+    os.environ.setdefault("OMP_NUM_THREADS", str(max(1, (os.cpu_count() or 1) // devices)))
+    config = LaunchConfig(
+        min_nodes=1,
+        max_nodes=1,
+        nproc_per_node=devices,
+        run_id=uuid.uuid4().hex,
+        rdzv_backend="c10d",
+        rdzv_endpoint="localhost:0",
+        max_restarts=0,
+        monitor_interval=0.5,
+    )
+    try:
+        elastic_launch(config, sys.executable)("-m", "visl", *words)
+    except ChildFailedError as error:
+        codes = [failure.exitcode for failure in error.failures.values()]
+        return PROCESS_LOST if min(codes) < 0 else max(codes)
+    except SignalException as error:
+        return 128 + error.sigval
+    return 0
 
 
 class Parallel:
@@ -34,16 +72,14 @@ class Parallel:
         self.fabric, self.world, self.rank = fabric, int(fabric.world_size), int(fabric.global_rank)
 
     @classmethod
-    def start(cls, device: str, devices: int, num_nodes: int) -> Parallel:
-        """Start the other processes of this machine, or join those that torchrun has started."""
-        try:
-            from lightning_fabric import Fabric
-        except ImportError as error:
-            raise InputError(
-                "training in several processes needs Lightning Fabric: pip install 'visl[parallel]'"
-            ) from error
-        if under_torchrun():
-            devices, num_nodes = _torchrun_sizes(devices, num_nodes)
+    def join(cls, device: str, devices: int | None, num_nodes: int | None) -> Parallel:
+        """Join the processes that torchrun or `launch` has started; what the user says of them must be true."""
+        cls.check_installed()
+        from lightning_fabric import Fabric
+
+        for name in ("lightning.fabric", "lightning_fabric"):  # its greeting says nothing to our users
+            logging.getLogger(name).setLevel(logging.WARNING)
+        devices, num_nodes = _torchrun_sizes(devices, num_nodes)
         accelerator = {"auto": "auto", "cpu": "cpu"}.get(device, "cuda")
         try:
             fabric = Fabric(accelerator=accelerator, devices=devices, num_nodes=num_nodes, strategy="ddp")
@@ -51,6 +87,11 @@ class Parallel:
             raise InputError(f"{devices} devices of {device!r} cannot be used here: {error}") from error
         fabric.launch()
         return cls(fabric)
+
+    @staticmethod
+    def check_installed() -> None:
+        if importlib.util.find_spec("lightning_fabric") is None:
+            raise InputError("training in several processes needs Lightning Fabric: pip install 'visl[parallel]'")
 
     @property
     def is_first(self) -> bool:
@@ -131,11 +172,11 @@ class _Terms(nn.Module):
         return torch.stack([terms.nll, terms.kl_latent, terms.kl_edges, terms.acyclicity])
 
 
-def _torchrun_sizes(devices: int, num_nodes: int) -> tuple[int, int]:
-    """Processes of this machine, and machines, as torchrun has them; what the user says must be the same."""
+def _torchrun_sizes(devices: int | None, num_nodes: int | None) -> tuple[int, int]:
+    """Processes of this machine, and machines, as torchrun has them."""
     here = int(os.environ["LOCAL_WORLD_SIZE"])
     machines = int(os.environ["WORLD_SIZE"]) // here
     for name, said, found in (("--devices", devices, here), ("--num-nodes", num_nodes, machines)):
-        if said not in (1, found):
+        if said not in (None, found):
             raise InputError(f"{name} is {said}, but torchrun has started {found}: leave {name} out")
     return here, machines

@@ -70,7 +70,7 @@ def _share(table: Table, engine: Engine) -> TrainingData:
 def _prepare_parts(estimator: VISL, X: LogParts, engine: Engine) -> Prepared:
     """Files of a log that no process reads whole: what they share are summaries of their columns."""
     sources = engine.agree(lambda: [read_source(log) for log in X.logs])
-    everything = engine.gather([summarise(source) for source in sources])
+    everything = engine.gather([summarise(source, estimator.kinds) for source in sources])
     schema, names, tables = engine.agree(lambda: _encode_parts(estimator, everything, sources))
     own = [[number, table.n_rows] for number, table in zip(X.numbers, tables, strict=True)]
     sizes = dict(pair for pairs in engine.gather(own) for pair in pairs)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
@@ -174,7 +175,9 @@ class _Run:
         except RuntimeError as error:
             if self.engine.world == 1:
                 raise
-            raise Interrupted(self.snapshot(), lost=str(error).strip().splitlines()[0]) from error
+            # "[file:line] what happened. What programmers should do about it."
+            reason = re.sub(r"^\[[^\]]*\]\s*", "", str(error).strip()).split(". ")[0].splitlines()[0]
+            raise Interrupted(self.snapshot(), lost=reason) from error
 
     def snapshot(self) -> TrainingState:
         """The state, complete with what lives on the device."""

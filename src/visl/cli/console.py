@@ -66,10 +66,13 @@ def plain_table(titles: Sequence[str], rows: Iterable[Sequence[Any]], *, title: 
     return table
 
 
-def edge_table(edges: Sequence[tuple[Any, Any, float, float]], *, title: str | None = None) -> Table:
-    """(from, to, probability, adjacency) of each edge."""
-    titles = ("from", "to", "probability", "either way")
-    return plain_table(titles, edges, title=title)
+def edge_table(
+    edges: Sequence[tuple[Any, Any, float, float, float]], *, title: str | None = None, spread: bool = False
+) -> Table:
+    """(from, to, probability, adjacency, spread) of each edge; spread: whether to show the last."""
+    titles = ("from", "to", "probability", "either way", "spread")
+    shown = 5 if spread else 4
+    return plain_table(titles[:shown], [edge[:shown] for edge in edges], title=title)
 
 
 def count(number: int, thing: str) -> str:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 import shutil
 import sys
 import time
+from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -19,8 +22,13 @@ from visl.errors import InputError
 
 if TYPE_CHECKING:
     from visl.estimator import VISL
+    from visl.parallel import Parallel
+    from visl.steps import Engine
+    from visl.training import TrainingState
 
 KNOWLEDGE, TRAINING = "What you know beforehand", "The model and its training"
+PROCESSES = "Several processes (pip install 'visl[parallel]')"
+SECONDS_BETWEEN_CHECKPOINTS = 300.0
 
 
 @guarded
@@ -113,6 +121,15 @@ def fit(
         int | None,
         typer.Option(metavar="N", rich_help_panel=TRAINING, help="Monte-Carlo draws behind an imputation."),
     ] = None,
+    members: Annotated[
+        int,
+        typer.Option(
+            metavar="N",
+            rich_help_panel=TRAINING,
+            help="Models from different seeds, trained side by side: edge probabilities are their means, with the "
+            "spread between them, and gaps are filled by all of them.",
+        ),
+    ] = 1,
     edge_threshold: Annotated[
         float,
         typer.Option(metavar="NUMBER", rich_help_panel=TRAINING, help="The graph holds edges more probable than this."),
@@ -124,6 +141,23 @@ def fit(
     device: Annotated[
         str, typer.Option(metavar="NAME", rich_help_panel=TRAINING, help="auto, cpu, cuda or another of torch's.")
     ] = "auto",
+    devices: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N",
+            rich_help_panel=PROCESSES,
+            help="Processes on this machine, one for each GPU or each share of the cores. A long log in a folder of "
+            "Parquet files is shared out between them: none reads all of it.",
+        ),
+    ] = None,
+    num_nodes: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N",
+            rich_help_panel=PROCESSES,
+            help="Machines. Start the command on each with torchrun: torchrun --nnodes N ... -m visl fit ...",
+        ),
+    ] = None,
     resume: Annotated[
         bool, typer.Option("--resume", help="Go on from where an interrupted fit with the same options stopped.")
     ] = False,
@@ -134,16 +168,19 @@ def fit(
     """Learn a model from a table with gaps: how to fill them, and a graph between groups of columns.
 
     What kind each column is gets inferred and shown before training starts. Ctrl-C leaves a checkpoint beside the
-    model, and --resume goes on from it.
+    model, and --resume goes on from it; so does a checkpoint of every few minutes, should the machine fail.
 
     Example: visl fit answers.csv --id student --groups topics.csv --out model
     """
     from visl.cli.fitting import describe_table, summarise
     from visl.cli.knowledge import edges_of, kinds_of, prior_of
-    from visl.cli.tables import check_labels, read_log, read_wide
+    from visl.cli.tables import check_labels, read_log, read_log_parts, read_wide
     from visl.data.outputs import claim
+    from visl.steps import Alone
 
-    talk = Talk(quiet=quiet, as_json=as_json)
+    engine = _engine(device, devices, num_nodes)
+    is_first = engine is None or engine.rank == 0
+    talk = Talk(quiet=quiet or not is_first, as_json=as_json and is_first)
     names = o.log_names(long, row, column, value, duplicates)
     settings: dict[str, Any] = {
         "groups": None if groups is None else str(groups),
@@ -157,24 +194,30 @@ def fit(
         "latent_dim": latent_dim,
         "message_steps": message_steps,
         "n_draws": draws,
+        "n_members": members,
         "edge_threshold": edge_threshold,
         "random_state": 0 if seed is None and not resume else seed,
-        "device": device,
+        "device": device if engine is None else str(engine.fabric.device),
     }
-    checkpoint = _check_outputs(out, resume=resume, force=force)
-    with claim(out):
+    together = engine or Alone()
+    checkpoint = together.agree(lambda: _check_outputs(out, resume=resume, force=force))
+    with claim(out) if is_first else nullcontext():
         X: Any
         if names is None:
-            wide = read_wide(table, row_label, drop or [])
+            wide = together.agree(lambda: read_wide(table, row_label, drop or []))
             X, set_aside = wide.modelled, wide.set_aside
             settings["kinds"] = kinds_of(kinds, kind or [], list(X.columns))
             for notice in check_labels(wide, settings["kinds"] or {}):
                 talk.notice(notice)
             known_cells = int(X.notna().to_numpy().sum())
         else:
-            X, set_aside = read_log(table, names, row_label, drop or [])
-            settings["kinds"] = kinds_of(kinds, kind or [], X.column_ids.tolist())
-            known_cells = X.n_cells
+            if engine is not None and table.is_dir():
+                X, set_aside = read_log_parts(table, names, row_label, drop or [], engine)
+                column_ids, known_cells = X.column_ids, sum(engine.gather(X.n_cells))
+            else:
+                X, set_aside = together.agree(lambda: read_log(table, names, row_label, drop or []))
+                column_ids, known_cells = X.column_ids.tolist(), X.n_cells
+            settings["kinds"] = kinds_of(kinds, kind or [], column_ids)
         begun = time.monotonic()
         model = _fit(
             talk,
@@ -184,10 +227,36 @@ def fit(
             checkpoint,
             resume=resume,
             show=lambda fitted: describe_table(talk, fitted, table, known_cells),
+            engine=together,
         )
-        model.save(out, overwrite=force)
-        shutil.rmtree(checkpoint, ignore_errors=True)
-    summarise(talk, model, table, out, names, known_cells, time.monotonic() - begun)
+        seconds = time.monotonic() - begun
+        if is_first:
+            model.save(out, overwrite=force)
+            shutil.rmtree(checkpoint, ignore_errors=True)
+    summarise(talk, model, table, out, names, known_cells, seconds)
+    if engine is not None:
+        engine.end()
+
+
+def _engine(device: str, devices: int | None, num_nodes: int | None) -> Parallel | None:
+    """The other processes, if there are to be any. The one that only starts them ends here."""
+    from visl.parallel import Parallel, launch, under_torchrun
+
+    for option, number in (("--devices", devices), ("--num-nodes", num_nodes)):
+        if number is not None and number < 1:
+            raise InputError(f"{option} is {number}: give a whole number of at least 1")
+    if under_torchrun():
+        return Parallel.join(device, devices, num_nodes)
+    if num_nodes not in (None, 1):
+        raise InputError(
+            f"--num-nodes {num_nodes} needs torchrun on each machine: torchrun --nnodes {num_nodes} --nproc-per-node "
+            f"{devices or 1} --rdzv-backend c10d --rdzv-endpoint HOST:PORT -m visl fit ..."
+        )
+    if devices is None:
+        return None
+    Parallel.check_installed()
+    code = launch(devices, sys.argv[1:])
+    raise typer.Exit(code)
 
 
 def _check_outputs(out: Path, *, resume: bool, force: bool) -> Path:
@@ -218,13 +287,15 @@ def _fit(
     *,
     resume: bool,
     show: Any,
+    engine: Engine,
 ) -> VISL:
     from visl.estimator import VISL
-    from visl.training import Interrupted, TrainingState
+    from visl.parallel import PROCESS_LOST
+    from visl.training import Interrupted
 
     model = VISL(**settings)
     config = model._config()
-    signals, progress = StopSignals(), TrainingProgress(talk, config.epochs)
+    signals, progress = StopSignals(once=engine.world > 1), TrainingProgress(talk, config.epochs)
 
     def on_start() -> None:
         show(model)
@@ -233,6 +304,14 @@ def _fit(
 
     def should_stop(state: TrainingState) -> bool:
         return progress.on_step(state) or signals.received is not None
+
+    kept_at = time.monotonic()
+
+    def keep(snapshot: Callable[[], TrainingState]) -> None:
+        nonlocal kept_at
+        if engine.rank == 0 and time.monotonic() - kept_at > SECONDS_BETWEEN_CHECKPOINTS:
+            model._save_checkpoint(checkpoint, snapshot())
+            kept_at = time.monotonic()
 
     try:
         with signals(), progress():
@@ -243,17 +322,30 @@ def _fit(
                 should_stop=should_stop,
                 checkpoint=checkpoint if resume else None,
                 set_aside=set_aside,
+                keep=keep,
+                engine=engine,
             )
     except Interrupted as stop:
-        model._save_checkpoint(checkpoint, stop.state)
-        error_line(
-            f"interrupted in epoch {stop.state.epoch + 1} of {config.epochs}; the checkpoint is {checkpoint}. "
-            f"Go on with:\n  {_again()}"
-        )
-        raise typer.Exit(EXIT_CODES.get(signals.received or 0, INTERRUPTED)) from None
+        code = PROCESS_LOST if stop.lost else EXIT_CODES.get(signals.received or 0, INTERRUPTED)
+        if engine.rank == 0:
+            model._save_checkpoint(checkpoint, stop.state)
+            happened = f"lost another process ({stop.lost})" if stop.lost else "interrupted"
+            error_line(
+                f"{happened} in epoch {stop.state.epoch + 1} of {config.epochs}; the checkpoint is {checkpoint}. "
+                f"Go on with:\n  {_again()}"
+            )
+        elif stop.lost:
+            error_line(
+                f"process {engine.rank} lost another process ({stop.lost}) in epoch {stop.state.epoch + 1} of "
+                f"{config.epochs}; if it was the first, its last checkpoint, if any, is {checkpoint}"
+            )
+        raise typer.Exit(code) from None
 
 
 def _again() -> str:
     """This command once more, going on."""
+    from visl.parallel import LAUNCHED, under_torchrun
+
     words = [word for word in sys.argv[1:] if word != "--resume"]
-    return f"visl {shlex.join(words)} --resume"
+    by_torchrun = under_torchrun() and LAUNCHED not in os.environ
+    return f"{'torchrun ... -m visl' if by_torchrun else 'visl'} {shlex.join(words)} --resume"

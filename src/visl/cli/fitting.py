@@ -28,14 +28,16 @@ def columns_by_kind(model: VISL) -> dict[str, list[Column]]:
     return {kind: found for kind in MEANING if (found := [column for column in columns if column.kind == kind])}
 
 
-def edges_of(model: VISL) -> list[tuple[Any, Any, float, float]]:
-    """(from, to, probability, adjacency), the most probable first."""
-    edges = [(a, b, edge["probability"], edge["adjacency"]) for a, b, edge in model.graph_.edges(data=True)]
+def edges_of(model: VISL) -> list[tuple[Any, Any, float, float, float]]:
+    """(from, to, probability, adjacency, spread between the members), the most probable first."""
+    names = ("probability", "adjacency", "spread")
+    edges = [(a, b, *(edge[name] for name in names)) for a, b, edge in model.graph_.edges(data=True)]
     return sorted(edges, key=lambda edge: -edge[2])
 
 
 def edge_records(model: VISL) -> list[dict[str, Any]]:
-    return [dict(zip(("from", "to", "probability", "adjacency"), edge, strict=True)) for edge in edges_of(model)]
+    names = ("from", "to", "probability", "adjacency", "spread")
+    return [dict(zip(names, edge, strict=True)) for edge in edges_of(model)]
 
 
 def settings_of(model: VISL) -> dict[str, Any]:
@@ -43,7 +45,8 @@ def settings_of(model: VISL) -> dict[str, Any]:
 
     config = model.model_.config
     used = {name: getattr(config, name) for name in PRESET_SETTINGS}
-    return {"preset": model.preset or "default", **used, "edge_threshold": model.edge_threshold}
+    own = {"n_members": model.n_members, "edge_threshold": model.edge_threshold}
+    return {"preset": model.preset or "default", **used, **own}
 
 
 def nearest_edge(model: VISL) -> str:
@@ -94,6 +97,7 @@ def summarise(
         "settings": settings_of(model),
         "seed": model.random_state,
         "seconds": round(seconds, 3),
+        "training_seconds": round(model.training_seconds_, 3),
         "loss": float(model.history_["loss"].iloc[-1]),
         "edges": edge_records(model),
         "notices": model.notices_,
@@ -103,7 +107,11 @@ def summarise(
     talk.result(
         summary,
         f"Fitted {count(model.model_.config.epochs, 'epoch')} in {duration(seconds)}: {found}.",
-        *([edge_table(edges[:TOP_EDGES], title=_title(len(edges)))] if edges else [nearest_edge(model)]),
+        *(
+            [edge_table(edges[:TOP_EDGES], title=_title(len(edges)), spread=model.n_members > 1)]
+            if edges
+            else [nearest_edge(model)]
+        ),
         f"The model is in {out}. Next:",
         f"  {_impute_line(table, out, names)}",
         f"  visl graph {shlex.quote(str(out))} --out graph.png",

@@ -75,4 +75,6 @@ def graph(
     if out is not None:
         talk.result(summary, f"Written: {out} ({found})")
     else:
-        talk.result(summary, f"{found}.", edge_table(edges) if edges else nearest_edge(fitted))
+        talk.result(
+            summary, f"{found}.", edge_table(edges, spread=fitted.n_members > 1) if edges else nearest_edge(fitted)
+        )

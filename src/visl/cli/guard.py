@@ -20,7 +20,7 @@ from typing import Any, TextIO
 import typer
 
 from visl.cli.console import error_line, notice_line
-from visl.errors import InputError
+from visl.errors import InputError, ReportedElsewhere
 
 FAULT, BAD_INPUT, INTERRUPTED, BROKEN_PIPE, TERMINATED = 1, 2, 130, 141, 143
 EXIT_CODES: dict[int, int] = {signal.SIGINT: INTERRUPTED, signal.SIGTERM: TERMINATED}
@@ -48,6 +48,8 @@ def guarded(command: Callable[..., None]) -> Callable[..., None]:
                 raise typer.Exit(BROKEN_PIPE) from None
             except typer.Exit:
                 raise
+            except ReportedElsewhere:
+                raise typer.Exit(BAD_INPUT) from None
             except Exception as error:
                 raise typer.Exit(_explain(error)) from None
 

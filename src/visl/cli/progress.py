@@ -22,13 +22,18 @@ SECONDS_BETWEEN_UPDATES = 0.1
 
 
 class StopSignals:
-    """Ctrl-C and SIGTERM. While there is something worth keeping the first one is only remembered."""
+    """Ctrl-C and SIGTERM. While there is something worth keeping the first one is only remembered.
 
-    def __init__(self) -> None:
-        self.worth_keeping = False
+    once: so are all others, because one that started this process passes on what the terminal has sent already.
+    """
+
+    def __init__(self, *, once: bool = False) -> None:
+        self.once, self.worth_keeping = once, False
         self.received: int | None = None
 
     def _handle(self, signum: int, frame: FrameType | None) -> None:
+        if self.once and self.received is not None:
+            return
         if not self.worth_keeping or self.received is not None:
             raise_for(signum)
         self.received = signum

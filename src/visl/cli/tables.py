@@ -16,12 +16,14 @@ from visl.data.files import read_table
 from visl.data.groups import KnownNames, Name
 from visl.data.kinds import infer_kind
 from visl.data.long import LongLog, read_long
+from visl.data.shards import LogParts, read_parts
 from visl.data.source import read_source
 from visl.data.summary import MAX_LEVELS, summarise_column
 from visl.errors import InputError
 
 if TYPE_CHECKING:
     from visl.estimator import VISL
+    from visl.steps import Engine
 
 
 @dataclass(frozen=True)
@@ -56,16 +58,41 @@ def read_log(
     path: Path, names: LogNames, row_label: str | None, drop: Sequence[str], remembered: Iterable[Name] = ()
 ) -> tuple[LongLog, list[Name]]:
     """The log without the columns that are set aside, and those."""
+    log = read_long(path, *_log_columns(names, row_label))
+    ids = log.column_ids.tolist()
+    chosen = list(dict.fromkeys([*_known(ids, drop), *(name for name in remembered if name in ids)]))
+    _check_some_left(path, ids, chosen)
+    return (_without(log, chosen) if chosen else log), chosen
+
+
+def read_log_parts(
+    path: Path, names: LogNames, row_label: str | None, drop: Sequence[str], engine: Engine
+) -> tuple[LogParts, list[Name]]:
+    """As `read_log`, but only the files of this process."""
+    columns = _log_columns(names, row_label)
+    parts = engine.agree(lambda: read_parts(path, *columns, process=engine.rank, processes=engine.world))
+    own = [log.column_ids.tolist() for log in parts.logs]
+    ids = list(dict.fromkeys(name for files in engine.gather(own) for log in files for name in log))
+    chosen = _known(ids, drop)
+    _check_some_left(path, ids, chosen)
+    logs = [_without(log, chosen) for log in parts.logs] if chosen else parts.logs
+    return replace(parts, logs=logs, column_ids=[name for name in ids if name not in chosen]), chosen
+
+
+def _log_columns(names: LogNames, row_label: str | None) -> tuple[str, str, str, str | None]:
     if row_label is not None:
         raise InputError("--id is for wide tables: in a long log --row names the rows; leave --id out")
-    log = read_long(path, names.row, names.column, names.value, names.duplicates)
-    ids = log.column_ids.tolist()
+    return names.row, names.column, names.value, names.duplicates
+
+
+def _known(ids: list[Name], drop: Sequence[str]) -> list[Name]:
     known = KnownNames(ids, "column")
-    chosen = [known.need(name, f"--drop {name}") for name in drop]
-    chosen = list(dict.fromkeys([*chosen, *(name for name in remembered if name in ids)]))
+    return list(dict.fromkeys(known.need(name, f"--drop {name}") for name in drop))
+
+
+def _check_some_left(path: Path, ids: list[Name], chosen: list[Name]) -> None:
     if len(chosen) == len(ids):
         raise InputError(f"{path} has no columns left to model: leave out fewer with --drop")
-    return (_without(log, chosen) if chosen else log), chosen
 
 
 def _without(log: LongLog, names: list[Name]) -> LongLog:

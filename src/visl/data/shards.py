@@ -6,7 +6,8 @@ A summary is plain data, the same after a round trip through JSON:
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import reduce
 from typing import Any
 
@@ -15,6 +16,9 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from visl.data.codec import describe_columns, summarise_columns
+from visl.data.log_files import log_files
+from visl.data.long import LongLog, read_long
+from visl.data.outputs import PathLike
 from visl.data.source import Name, Source
 from visl.data.summary import ColumnSummary, join
 from visl.errors import InputError
@@ -23,6 +27,33 @@ from visl.table import mix_bits
 
 _FIELDS = ("name", "dtype", "count", "values", "low", "high", "whole", "order")
 _TUPLES = ("values", "order")
+
+
+@dataclass(frozen=True)
+class LogParts:
+    """Some of the files of a log, each a log of its own."""
+
+    logs: Sequence[LongLog]
+    numbers: Sequence[int]  # which of the files they are
+    n_parts: int  # files of the whole log
+    column_ids: Sequence[Name] = ()  # of the whole log
+
+    @property
+    def n_cells(self) -> int:
+        return sum(log.n_cells for log in self.logs)
+
+
+def read_parts(
+    folder: PathLike, row: str, column: str, value: str, duplicates: str | None, *, process: int, processes: int
+) -> LogParts:
+    """The files that are this process's: every so many of them, in order of their names."""
+    files = log_files(folder)
+    if len(files) < processes:
+        raise InputError(
+            f"{folder} has {len(files)} Parquet files for {processes} processes: split the log into at least that many"
+        )
+    numbers = range(process, len(files), processes)
+    return LogParts([read_long(files[i], row, column, value, duplicates) for i in numbers], numbers, len(files))
 
 
 def summarise(source: Source, kinds: Any = None) -> dict[str, Any]:
