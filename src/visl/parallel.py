@@ -6,6 +6,7 @@ step's batch and its noise do not depend on how many processes there are, so nei
 
 from __future__ import annotations
 
+import atexit
 import gc
 import importlib.util
 import json
@@ -14,6 +15,7 @@ import os
 import sys
 import uuid
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any
 
 import torch
@@ -86,6 +88,7 @@ class Parallel:
         except Exception as error:
             raise InputError(f"{devices} devices of {device!r} cannot be used here: {error}") from error
         fabric.launch()
+        atexit.register(_leave)
         return cls(fabric)
 
     @staticmethod
@@ -132,10 +135,6 @@ class Parallel:
         distributed.all_gather(everywhere, x)
         return everywhere
 
-    def end(self) -> None:
-        """Before the process ends, so that the others do not take it for lost."""
-        distributed.destroy_process_group()
-
     def agree(self, prepare: Callable[[], Result]) -> Result:
         """The result of `prepare`, if it failed in no process. Else the first process says what went wrong."""
         result, error = None, None
@@ -151,6 +150,13 @@ class Parallel:
         if messages:
             raise InputError(messages[0])
         return result  # type: ignore[return-value]
+
+
+def _leave() -> None:
+    """However the process ends: threads that still wait for others would abort it."""
+    if distributed.is_initialized():
+        with suppress(RuntimeError):
+            distributed.destroy_process_group()
 
 
 class _Batch:

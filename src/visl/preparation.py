@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from visl.batches import TrainingData
 from visl.data.align import all_text
@@ -74,7 +73,8 @@ def _prepare_parts(estimator: VISL, X: LogParts, engine: Engine) -> Prepared:
     schema, names, tables = engine.agree(lambda: _encode_parts(estimator, everything, sources))
     own = [[number, table.n_rows] for number, table in zip(X.numbers, tables, strict=True)]
     sizes = dict(pair for pairs in engine.gather(own) for pair in pairs)
-    _check_rows_apart(X, engine)
+    twice = _rows_in_several_files(X, engine)
+    engine.agree(lambda: _refuse(twice))
     data = TrainingData(tables, parts=X.numbers, part_sizes=[sizes[part] for part in range(X.n_parts)])
     return Prepared(schema, data, names, False, *_fingerprints(X.numbers, tables, engine))
 
@@ -98,23 +98,26 @@ def _known_table(encoded: Encoded, schema: Schema) -> Table:
     return encoded.table
 
 
-def _check_rows_apart(X: LogParts, engine: Engine) -> None:
-    """Refuse a row whose cells lie in two files: no process would see it whole."""
+def _rows_in_several_files(X: LogParts, engine: Engine) -> list[tuple[str, Any]]:
+    """The name of a row column and a row in it whose cells lie in two files: no process would see it whole."""
     keys = [row_key(log.row_ids) for log in X.logs]
-    everywhere: NDArray[np.uint64] = np.array(
-        [key for part in engine.gather([key.tolist() for key in keys]) for file in part for key in file], np.uint64
-    )
+    parts = engine.gather([key.tolist() for key in keys])
+    everywhere = np.array([key for part in parts for file in part for key in file], np.uint64)
     found, counts = np.unique(everywhere, return_counts=True)
     twice = found[counts > 1]
-    if not len(twice):
-        return
-    for log, key in zip(X.logs, keys, strict=True):
-        for row in log.row_ids[np.isin(key, twice)][:1]:
-            raise InputError(
-                f"{log.row_name} {row!r} has values in more than one file: give every {log.row_name} a single file, or "
-                "fit in one process, without --devices"
-            )
-    raise InputError("a row has values in more than one file: give every row a single file, or leave out --devices")
+    return [
+        (log.row_name, row)
+        for log, key in zip(X.logs, keys, strict=True)
+        for row in log.row_ids[np.isin(key, twice)].tolist()[:1]
+    ]
+
+
+def _refuse(rows: list[tuple[str, Any]]) -> None:
+    for name, row in rows:
+        raise InputError(
+            f"{name} {row!r} has values in more than one file: give every {name} a single file, or fit in one process, "
+            "without --devices"
+        )
 
 
 def _fingerprints(numbers: Sequence[int], tables: Sequence[Table], engine: Engine) -> tuple[int, int]:

@@ -234,8 +234,6 @@ def fit(
             model.save(out, overwrite=force)
             shutil.rmtree(checkpoint, ignore_errors=True)
     summarise(talk, model, table, out, names, known_cells, seconds)
-    if engine is not None:
-        engine.end()
 
 
 def _engine(device: str, devices: int | None, num_nodes: int | None) -> Parallel | None:
