@@ -17,5 +17,5 @@ def pairwise_relu_sum(nodes: Tensor, edges: Tensor) -> Tensor:
 
     An edge of exactly 0 is absent: it takes no work, and its gradient is 0.
     """
-    fused = nodes.device.type == "cpu" and cpu.available() and False
+    fused = nodes.device.type == "cpu" and cpu.available()
     return cpu.pairwise_relu_sum(nodes, edges) if fused else plain.pairwise_relu_sum(nodes, edges)
