@@ -2,15 +2,32 @@
 
 from __future__ import annotations
 
+import functools
+import importlib.util
+
 from torch import Tensor
 
 from visl.nets.kernels import cpu, plain
 
 
-def pairwise_relu_sum(sender: Tensor, receiver: Tensor, edges: Tensor) -> Tensor:
-    """S[.., b, i, :] = sum_k E[.., k, i] relu(sender[.., b, k, :] + receiver[.., b, i, :])
+def pairwise_relu_sum(nodes: Tensor, edges: Tensor) -> Tensor:
+    """What every node receives over its edges, along them and, if there are two ways, against them.
 
-    sender, receiver: (..., B, M, h); edges: (..., M, M) [from, to] -> (..., B, M, h).
+    nodes: (R, B, M, W, 2, h); nodes[..., 0, :] is what a node sends, nodes[..., 1, :] what it adds as the receiver.
+    edges: (R, M, M) [from, to].  -> (R, B, M, W, h), with e = edges for way 0 and its transpose for way 1:
+
+        out[r, b, i, w, :] = sum_k e[r, k, i] relu(nodes[r, b, k, w, 0, :] + nodes[r, b, i, w, 1, :])
+
+    An edge of exactly 0 is absent: it takes no work, and its gradient is 0.
     """
-    fused = sender.device.type == "cpu" and cpu.available()
-    return cpu.pairwise_relu_sum(sender, receiver, edges) if fused else plain.pairwise_relu_sum(sender, receiver, edges)
+    if nodes.device.type == "cuda" and _has_triton():
+        from visl.nets.kernels import gpu  # imports Triton
+
+        return gpu.pairwise_relu_sum(nodes, edges)
+    fused = nodes.device.type == "cpu" and cpu.available()
+    return cpu.pairwise_relu_sum(nodes, edges) if fused else plain.pairwise_relu_sum(nodes, edges)
+
+
+@functools.cache
+def _has_triton() -> bool:
+    return importlib.util.find_spec("triton") is not None
