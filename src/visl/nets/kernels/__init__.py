@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import functools
+import importlib.util
+
 from torch import Tensor
 
 from visl.nets.kernels import cpu, plain
@@ -17,5 +20,14 @@ def pairwise_relu_sum(nodes: Tensor, edges: Tensor) -> Tensor:
 
     An edge of exactly 0 is absent: it takes no work, and its gradient is 0.
     """
+    if nodes.device.type == "cuda" and _has_triton():
+        from visl.nets.kernels import gpu  # imports Triton
+
+        return gpu.pairwise_relu_sum(nodes, edges)
     fused = nodes.device.type == "cpu" and cpu.available()
     return cpu.pairwise_relu_sum(nodes, edges) if fused else plain.pairwise_relu_sum(nodes, edges)
+
+
+@functools.cache
+def _has_triton() -> bool:
+    return importlib.util.find_spec("triton") is not None
