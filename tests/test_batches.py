@@ -130,6 +130,8 @@ def assert_cells_are(cells, expected_tables, n_rows):
         assert (row[k][real[k]] - k * n_rows).tolist() == table.row_of_cell.tolist()
         assert (column[k][real[k]] - k * D).tolist() == table.columns.tolist()
         assert value[k][real[k]].tolist() == table.values.tolist()
+        assert not value[k][~real[k]].any()  # a level that every column has
+        assert (column[k][~real[k]] == k * D + D - 1).all()
     assert cells.n_rows == K * n_rows
     assert (cells.row.diff() >= 0).all()  # padding keeps the order
     in_order = cells.row * K * D + cells.column

@@ -35,7 +35,8 @@ def _fit(table: Path, out: Path) -> list[str]:
 
 def _stop(arguments: list[str], signum: int, epoch: int) -> subprocess.CompletedProcess:
     code = f"import test_interrupt; test_interrupt.stop_in({epoch}, [{int(signum)}]); from visl.cli import main; main()"
-    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parent), "OMP_NUM_THREADS": "1"}
+    path = os.pathsep.join([str(Path(__file__).parent), *filter(None, [os.environ.get("PYTHONPATH")])])
+    environment = {**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1"}
     command = [sys.executable, "-c", code, *arguments]
     return subprocess.run(command, capture_output=True, text=True, check=False, env=environment, timeout=120)
 

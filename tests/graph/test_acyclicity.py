@@ -68,6 +68,12 @@ def test_matrix_expm1_equals_torchs_exponential(M, scale):
         torch.testing.assert_close(matrix_expm1(a.float()).double(), expected, rtol=2e-5, atol=2e-7 * scale)
 
 
+@pytest.mark.parametrize("x", [0.0, 1e-9, 1 / 16, 0.1, 1 / 8, 0.7, 1.0])
+def test_matrix_expm1_of_a_number_to_the_last_digits(x):
+    for dtype, rel in ((torch.float64, 5e-15), (torch.float32, 5e-7)):
+        assert matrix_expm1(torch.tensor([[x]], dtype=dtype)).item() == pytest.approx(math.expm1(x), rel=rel, abs=0.0)
+
+
 def test_matrices_of_very_different_sizes_share_a_stack():
     """The series is scaled for the largest of them; the small ones must not lose digits by it."""
     small, large = 1e-6 * random_matrices(12, 12, seed=3), torch.ones(12, 12, dtype=torch.float64)
