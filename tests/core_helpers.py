@@ -1,21 +1,26 @@
 """Small builders shared by the tests of the numerical core."""
 
+import dataclasses
+
 import numpy as np
 import torch
 from hypothesis import strategies as st
 
+from visl.batches import CellStore, TrainingData
 from visl.config import Config
-from visl.model import VislModel
-from visl.nets.layout import Cells
+from visl.model import LossWeights, VislModel
 from visl.schema import BINARY, CATEGORICAL, CONTINUOUS, ORDINAL, Column, Schema
 from visl.table import Table
-from visl.training import DeviceTable
 
 LEVELS = {CONTINUOUS: 0, BINARY: 2, CATEGORICAL: 3, ORDINAL: 3}
 
 
 def generator(seed=0):
     return torch.Generator().manual_seed(seed)
+
+
+def generators(*seeds):
+    return [generator(seed) for seed in seeds]
 
 
 def _column(name, spec, group):
@@ -52,9 +57,18 @@ def random_table(schema, n_rows, rate=0.6, seed=0):
 
 
 def cells_of(table, rows=None, dtype=torch.float32):
+    """Rows of a table for a single model."""
     rows = torch.arange(table.n_rows) if rows is None else torch.as_tensor(rows)
-    cells = DeviceTable(table, torch.device("cpu")).batch(rows)
-    return Cells(cells.row, cells.column, cells.value.to(dtype), cells.n_rows)
+    schema = variable_wise(*[BINARY] * table.n_columns)  # of a single model's batch only the number of columns matters
+    return cells_of_members(schema, TrainingData([table]), rows[None], dtype=dtype)
+
+
+def cells_of_members(schema, data, rows, shape=None, dtype=torch.float32):
+    """rows: (K, B) of the tables laid one after the other; without a shape they have just the room they need"""
+    rows = torch.as_tensor(rows)
+    store = CellStore(data, schema, len(rows), torch.device("cpu"))
+    cells = store.batch(rows, shape or store.exact_shape(rows))
+    return dataclasses.replace(cells, value=cells.value.to(dtype))
 
 
 def dense_cells(values, dtype=torch.float64):
@@ -64,12 +78,32 @@ def dense_cells(values, dtype=torch.float64):
 
 
 def build_model(schema, seed=0, prior=None, **settings):
-    """In the paper's form, whose oracles are simplest; settings may say otherwise."""
-    paper = {"keep_own": False, "group_embeddings": False}
-    config = Config(**{"latent_dim": 4, "epochs": 2, "batch_size": 4, **paper, **settings})
+    return build_members(schema, [seed], prior, **settings)
+
+
+def build_members(schema, seeds, prior=None, changes=None, **settings):
+    """In the paper's form, whose oracles are simplest; settings may say otherwise. changes: of each member's own."""
+    paper = {"keep_own": False, "group_embeddings": False, "absent_below": 0.0}
+    of_all = {"latent_dim": 4, "epochs": 2, "batch_size": 4, **paper, **settings}
+    configs = [Config(**{**of_all, **own}) for own in changes or [{}] * len(seeds)]
     M = len(schema.groups)
-    prior = torch.full((M, M), config.edge_prior) if prior is None else torch.as_tensor(prior, dtype=torch.float32)
-    return VislModel(schema, config, prior, generator(seed))
+    prior = torch.full((M, M), configs[0].edge_prior) if prior is None else torch.as_tensor(prior, dtype=torch.float32)
+    return VislModel(schema, configs, prior, generators(*seeds))
+
+
+def elbo_terms(model, cells, shown=None, *, seed=0, noise=None, uniform=None, backward=False):
+    """The model's terms at noise from the seed, or at the given one."""
+    K, M, d = model.n_members, model.n_groups, model.config.latent_dim
+    rng, dtype = generator(seed), model.noise_variance.dtype
+    random_noise = torch.randn(K, cells.n_rows // K, M, d, generator=rng, dtype=dtype)
+    random_uniform = torch.rand(K, M, M, generator=rng, dtype=dtype)
+    noise, uniform = random_noise if noise is None else noise, random_uniform if uniform is None else uniform
+    return model(cells, shown, noise, uniform, backward=backward)
+
+
+def loss_weights(model, kl_latent=0.001, kl_edges=1.0, acyclicity=5.0):
+    weights = (kl_latent, kl_edges, acyclicity)
+    return LossWeights(*(torch.full((model.n_members,), weight) for weight in weights))
 
 
 def all_parameters(model):

@@ -9,11 +9,13 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
+import torch
 from sklearn.base import clone
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from visl import VISL, InputError
+from visl.training import Interrupted
 
 SMALL: dict[str, Any] = {"epochs": 6, "latent_dim": 6, "n_draws": 10, "random_state": 0, "device": "cpu"}
 GROUPS = {"body": ["height", "weight"], "views": ["vote", "size"]}
@@ -231,8 +233,6 @@ def test_the_same_seed_gives_the_same_result(fitted: VISL, frame: pd.DataFrame) 
 
 
 def test_global_random_state_is_left_alone(frame: pd.DataFrame) -> None:
-    import torch
-
     np.random.seed(3)  # noqa: NPY002
     torch.manual_seed(3)
     before = np.random.get_state()[1].copy(), torch.get_rng_state().clone()  # noqa: NPY002
@@ -326,6 +326,106 @@ def test_evaluate_warns_on_the_training_rows(fitted: VISL, frame: pd.DataFrame) 
         fitted.evaluate(mixed_frame(seed=9))
 
 
+# -- members
+
+OF_ENSEMBLE = {"groups": {"body": ["height", "weight", "visits"], "views": ["vote", "size"]}, "edge_threshold": 0.2}
+
+
+@pytest.fixture(scope="session")
+def ensemble(frame: pd.DataFrame) -> VISL:
+    return VISL(n_members=3, **OF_ENSEMBLE, **SMALL).fit(frame)
+
+
+def of_members(model: VISL) -> np.ndarray:
+    """(K, M, M) in the order of `edge_probabilities_`."""
+    order = [model.schema_.groups.index(group) for group in model.groups_]
+    probabilities = [member.edges.probabilities()[0].detach().double().numpy() for member in model.model_.members()]
+    return np.stack(probabilities)[:, order][:, :, order]
+
+
+def test_edges_of_an_ensemble_are_the_members_means_with_their_spread(ensemble: VISL) -> None:
+    expected = of_members(ensemble)
+    assert expected.shape == (3, 4, 4)
+    np.testing.assert_allclose(ensemble.edge_probabilities_, expected.mean(0), rtol=1e-5)
+    np.testing.assert_allclose(ensemble.edge_spread_, expected.std(0), rtol=1e-5)
+    assert list(ensemble.edge_spread_.index) == list(ensemble.edge_spread_.columns) == ensemble.groups_
+    assert (ensemble.edge_spread_.to_numpy()[~np.eye(4, dtype=bool)] > 0).all()
+    assert (np.diag(ensemble.edge_spread_) == 0).all()
+
+
+def test_the_graph_of_an_ensemble_carries_the_spread(ensemble: VISL) -> None:
+    graph, members = ensemble.graph_, of_members(ensemble)
+    assert graph.number_of_edges() > 0
+    assert nx.is_directed_acyclic_graph(graph)
+    absent = 1 - members
+    either = 1 - absent * absent.transpose(0, 2, 1)
+    for start, end, attributes in graph.edges(data=True):
+        i, j = ensemble.groups_.index(start), ensemble.groups_.index(end)
+        assert attributes["probability"] == pytest.approx(members[:, i, j].mean())
+        assert attributes["spread"] == pytest.approx(members[:, i, j].std())
+        assert attributes["adjacency"] == pytest.approx(either[:, i, j].mean(), abs=1e-6)
+
+
+def test_a_single_model_is_the_first_member_and_has_no_spread(ensemble: VISL, frame: pd.DataFrame) -> None:
+    alone = VISL(**OF_ENSEMBLE, **SMALL).fit(frame)
+    np.testing.assert_allclose(alone.edge_probabilities_, of_members(ensemble)[0], rtol=1e-3, atol=1e-5)
+    assert (alone.edge_spread_ == 0).all().all()
+    assert {attributes["spread"] for *_, attributes in alone.graph_.edges(data=True)} == {0.0}
+    assert "loss_spread" not in alone.history_
+    assert (ensemble.history_["loss_spread"] > 0).all()
+
+
+def test_an_ensemble_fills_a_table(ensemble: VISL, frame: pd.DataFrame) -> None:
+    filled, shares = ensemble.transform(frame), ensemble.predict_proba(frame)
+    assert filled.notna().all().all()
+    pd.testing.assert_series_equal(filled.dtypes, frame.dtypes)
+    for name, part in shares.items():
+        np.testing.assert_allclose(part.sum(axis=1), 1, atol=1e-5)
+        assert list(part.idxmax(axis=1)) == list(filled[name])
+    for n_draws in (2, 3, 4):  # also fewer than members
+        assert len(ensemble.sample(frame, n_draws)) == n_draws
+    lower, upper = ensemble.predict_interval(frame)
+    gaps = frame["height"].isna()
+    assert (lower.loc[gaps, "height"] < filled.loc[gaps, "height"]).all()
+    assert (filled.loc[gaps, "height"] < upper.loc[gaps, "height"]).all()
+
+
+def test_a_saved_ensemble_gives_the_identical_answer(ensemble: VISL, frame: pd.DataFrame, tmp_path: Any) -> None:
+    ensemble.save(tmp_path / "model")
+    loaded = VISL.load(tmp_path / "model", device="cpu")
+    assert loaded.n_members == loaded.model_.n_members == 3
+    pd.testing.assert_frame_equal(loaded.transform(frame), ensemble.transform(frame))
+    pd.testing.assert_frame_equal(loaded.sample(frame, 4)[3], ensemble.sample(frame, 4)[3])
+    pd.testing.assert_frame_equal(loaded.edge_probabilities_, ensemble.edge_probabilities_)
+    pd.testing.assert_frame_equal(loaded.edge_spread_, ensemble.edge_spread_)
+    pd.testing.assert_frame_equal(loaded.history_, ensemble.history_)
+    assert nx.utils.graphs_equal(loaded.graph_, ensemble.graph_)
+
+
+def test_an_ensemble_can_be_cloned_and_fitted_again(ensemble: VISL, frame: pd.DataFrame) -> None:
+    again = clone(ensemble)
+    assert again.get_params() == ensemble.get_params()
+    assert again.n_members == 3
+    again.set_params(n_members=2, epochs=2).fit(frame)
+    assert again.model_.n_members == 2
+
+
+def test_a_stopped_ensemble_goes_on_where_it_was(frame: pd.DataFrame, tmp_path: Any) -> None:
+    settings = {**OF_ENSEMBLE, **SMALL, "epochs": 2, "n_members": 2}
+    whole, stopped, resumed = (VISL(**settings) for _ in range(3))
+    whole.fit(frame)
+    with pytest.raises(Interrupted) as interrupted:
+        stopped._fit(frame, on_epoch=print, should_stop=lambda state: (state.epoch, state.step) == (1, 4))
+    stopped._save_checkpoint(tmp_path / "checkpoint", interrupted.value.state)
+    for other in ({"n_members": 3}, {"n_members": 1}, {"random_state": 1}):
+        with pytest.raises(InputError, match="other settings"):
+            VISL(**{**settings, **other})._fit(frame, on_epoch=print, checkpoint=tmp_path / "checkpoint")
+    resumed._fit(frame, on_epoch=print, checkpoint=tmp_path / "checkpoint")
+    for name, tensor in whole.model_.state_dict().items():
+        assert torch.equal(resumed.model_.state_dict()[name], tensor), name
+    pd.testing.assert_frame_equal(resumed.history_, whole.history_)
+
+
 # -- keeping
 
 
@@ -362,6 +462,10 @@ def test_saved_prior_knowledge_comes_back(frame: pd.DataFrame, tmp_path: Any) ->
     [
         ({"preset": "papper"}, "'papper'.*'paper-eedi'"),
         ({"epochs": 0}, "epochs is 0.*at least 1"),
+        ({"n_members": 0}, "n_members is 0: give a whole number of at least 1"),
+        ({"n_members": 2.5}, "n_members is 2.5: give a whole number of at least 1"),
+        ({"n_members": True}, "n_members is True: give a whole number of at least 1"),
+        ({"n_members": None}, "n_members is None: give a whole number of at least 1"),
         ({"learning_rate": -1.0}, "learning_rate is -1.0"),
         ({"edge_threshold": 1.5}, "edge_threshold is 1.5"),
         ({"device": "gpu7"}, "device 'gpu7'.*'cpu'"),

@@ -1,5 +1,7 @@
 """Draws and summaries of hidden cells."""
 
+import itertools
+
 import numpy as np
 import pytest
 import torch
@@ -21,19 +23,28 @@ COLUMNS = (
 SCHEMA = Schema(COLUMNS, ("b", "c", "n", "o"), grouped=False)
 
 
-@pytest.fixture(scope="module")
-def model() -> VislModel:
+def build(n_members: int, prior: torch.Tensor | None = None, scale: float = 2.5) -> VislModel:
     """Untrained, with weights large enough that cells matter."""
     built = VislModel(
         SCHEMA,
-        Config(latent_dim=6, keep_own=False, group_embeddings=False),
-        torch.full((4, 4), 0.3),
-        torch.Generator().manual_seed(1),
+        Config(latent_dim=6, keep_own=False, group_embeddings=False, absent_below=0.0),
+        torch.full((4, 4), 0.3) if prior is None else prior,
+        [torch.Generator().manual_seed(1 + k) for k in range(n_members)],
     )
     with torch.no_grad():
         for parameter in built.parameters():
-            parameter.mul_(2.5)
+            parameter.mul_(scale)
     return built
+
+
+def one_graph() -> torch.Tensor:
+    """A prior that leaves nothing open: every draw has the same graph."""
+    return torch.tensor([[0.0, 1.0, 1.0, 1.0], [0.0, 0.0, 1.0, 0.0], [1.0, 0.0, 0.0, 1.0], [0.0, 1.0, 0.0, 0.0]])
+
+
+@pytest.fixture(scope="module", params=[1, 3], ids=["alone", "three members"])
+def model(request: pytest.FixtureRequest) -> VislModel:
+    return build(request.param)
 
 
 @pytest.fixture(scope="module")
@@ -74,6 +85,7 @@ def test_a_row_does_not_depend_on_its_neighbours_or_their_order(model: VislModel
 
 
 def test_the_size_of_chunks_changes_nothing(model: VislModel, table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
+    table = table if model.n_members == 1 else table.take_rows(np.arange(10))
     whole = every_summary(model, table, gaps(table))
     monkeypatch.setattr(inference, "FLOATS_AT_ONCE", 1)
     for one, other in zip(whole, every_summary(model, table, gaps(table)), strict=True):
@@ -105,16 +117,26 @@ def test_draws_follow_the_predicted_distribution(model: VislModel) -> None:
     assert abs((continuous <= imputer.quantile(empty, asked, 0.2)[2]).mean() - 0.2) < 0.04
 
 
-def test_rows_are_independent_within_a_draw(model: VislModel) -> None:
+def test_rows_are_independent_within_a_draw() -> None:
     """Equal content, many copies: the share of a level in a draw varies as for independent rows, not all or nothing."""
-    rows = 400
+    rows, n_draws = 400, 40
     empty = Table.from_dense(np.zeros((rows, 4)), np.zeros((rows, 4), bool))
-    draws = Imputer(model, n_draws=20, seed=0).sample(empty, gaps(empty)).reshape(20, rows, 4)
-    share = draws[:, :, 0].mean(1)
+
+    def shares(model: VislModel) -> np.ndarray:
+        return (
+            Imputer(model, n_draws=n_draws, seed=0).sample(empty, gaps(empty)).reshape(n_draws, rows, 4)[..., 0].mean(1)
+        )
+
+    share = shares(build(1, one_graph()))
     overall = share.mean()
-    # The graph is common to a draw, so a little more than binomial is right.
-    assert share.std() < 4 * (overall * (1 - overall) / rows) ** 0.5 + 0.02
+    binomial = (overall * (1 - overall) / rows) ** 0.5
     assert 0.02 < overall < 0.98
+    assert share.std() == pytest.approx(binomial, rel=4 / (2 * n_draws) ** 0.5)
+    # What rows have in common in a draw is the graph, where it is open, and the member.
+    assert shares(build(1)).std() > 3 * binomial
+    members = shares(build(2, one_graph()))
+    assert abs(members[:20].mean() - members[20:].mean()) > 3 * binomial
+    assert max(members[:20].std(), members[20:].std()) < 2 * binomial
 
 
 def test_levels_beyond_a_columns_own_have_no_probability(model: VislModel, table: Table) -> None:
@@ -168,4 +190,108 @@ def test_calibration_matches_the_residuals() -> None:
         Table.from_dense(np.zeros((1, 2)), np.zeros((1, 2), bool)), AskedCells(np.array([0, 0]), np.array([0, 1]))
     )
     expected = np.array([0.01, 0.25]) + constant**2
-    np.testing.assert_allclose(model.noise_variance, expected, rtol=0.15)
+    np.testing.assert_allclose(model.noise_variance, expected[None], rtol=0.15)
+
+
+def test_mixture_quantile_of_different_spreads() -> None:
+    means, deviations = torch.tensor([[0.0], [1.0]], dtype=torch.float64), torch.tensor([[1.0], [3.0]]).double()
+    for share in (0.05, 0.5, 0.9):
+        (x,) = mixture_quantile(means, deviations, share).tolist()
+        assert (norm.cdf(x, 0, 1) + norm.cdf(x, 1, 3)) / 2 == pytest.approx(share, abs=1e-6)
+
+
+# -- members
+
+
+def part_of(member: VislModel, draws: slice, n_draws: int) -> Imputer:
+    """A model alone, at some of its draws: those that it has as a member."""
+    imputer = Imputer(member, n_draws=n_draws, seed=3)
+    imputer.draws_of_member, imputer.edges = [draws], [imputer.edges[0][draws]]
+    return imputer
+
+
+@pytest.mark.parametrize(
+    ("n_draws", "bounds"), [(6, [0, 2, 4, 6]), (7, [0, 2, 4, 7]), (2, [0, 0, 1, 2]), (1, [0, 0, 0, 1])]
+)
+def test_draws_are_shared_out_over_the_members(table: Table, n_draws: int, bounds: list[int]) -> None:
+    """Also where there are fewer draws than members."""
+    together, asked = build(3, scale=1.5), gaps(table)
+    pooled = Imputer(together, n_draws=n_draws, seed=3)
+    draws = [slice(a, b) for a, b in itertools.pairwise(bounds)]
+    used = [(m, part) for m, part in zip(together.members(), draws, strict=True) if part.start < part.stop]
+    assert pooled.draws_of_member == [part for _, part in used]
+    alone = [part_of(member, part, n_draws) for member, part in used]
+    weights = [(part.stop - part.start) / n_draws for _, part in used]
+
+    def mean(numbers: list[np.ndarray]) -> np.ndarray:
+        return sum(weight * x.astype(np.float64) for weight, x in zip(weights, numbers, strict=True))
+
+    shares = mean([imputer.probabilities(table, asked) for imputer in alone])
+    np.testing.assert_allclose(pooled.probabilities(table, asked), shares, atol=1e-6)
+    point, number = pooled.point(table, asked), asked.column == 2
+    np.testing.assert_allclose(
+        point[number], mean([imputer.point(table, asked) for imputer in alone])[number], atol=1e-6
+    )
+    np.testing.assert_array_equal(point[~number], shares[~number].argmax(1))
+    truth = np.full(len(asked), 1, np.float32)
+    # Each alone divides by all draws, also by those that it does not have: so the sum is the mean.
+    total = sum(np.exp(imputer.log_prob(table, asked, truth).astype(np.float64)) for imputer in alone)
+    np.testing.assert_allclose(np.exp(pooled.log_prob(table, asked, truth)), total, rtol=1e-5)
+    assert pooled.sample(table, asked).shape == (n_draws, len(asked))
+
+
+def without_noise(model: VislModel, n_draws: int) -> Imputer:
+    """With a prior that leaves nothing open, every draw of a member is then the same."""
+    imputer = Imputer(model, n_draws=n_draws, seed=0)
+    imputer.noise.zero_()
+    return imputer
+
+
+def test_the_answer_is_the_mean_of_the_members_answers(table: Table) -> None:
+    together, asked = build(3, one_graph(), scale=1.5), gaps(table)
+    pooled, alone = without_noise(together, 6), [without_noise(member, 1) for member in together.members()]
+    shares = np.mean([imputer.probabilities(table, asked) for imputer in alone], axis=0)
+    np.testing.assert_allclose(pooled.probabilities(table, asked), shares, atol=1e-6)
+    number = asked.column == 2
+    points = np.stack([imputer.point(table, asked) for imputer in alone])[:, number]
+    assert points.std(0).min() > 1e-3  # the members do differ
+    np.testing.assert_allclose(pooled.point(table, asked)[number], points.mean(0), atol=1e-6)
+    mean, variance = pooled.moments(table, asked)[number].T
+    np.testing.assert_allclose(mean, points.mean(0), atol=1e-6)
+    np.testing.assert_allclose(variance, points.var(0), atol=1e-6)
+
+
+def test_a_sample_has_draws_of_every_member(table: Table) -> None:
+    together, asked = build(3, one_graph(), scale=1.5), gaps(table)
+    together.noise_variance.fill_(1e-12)
+    number = asked.column == 2
+    draws = without_noise(together, 6).sample(table, asked)[:, number]
+    for s in range(6):
+        member = without_noise(together.members()[s // 2], 1).point(table, asked)[number]
+        np.testing.assert_allclose(draws[s], member, atol=1e-4)
+
+
+def test_every_member_has_its_own_noise(table: Table) -> None:
+    together, asked = build(2, one_graph(), scale=1.5), gaps(table)
+    together.noise_variance.copy_(torch.tensor([[0.01], [0.5]]).expand(2, 4))
+    number = asked.column == 2
+    means = [without_noise(member, 1).point(table, asked)[number] for member in together.members()]
+    pooled = without_noise(together, 4)
+    density = (norm.pdf(0.4, means[0], 0.1) + norm.pdf(0.4, means[1], 0.5**0.5)) / 2
+    found = pooled.log_prob(table, asked, np.full(len(asked), 0.4, np.float32))[number]
+    np.testing.assert_allclose(np.exp(found), density, rtol=1e-4)
+    upper = pooled.quantile(table, asked, 0.9)[number]
+    below = (norm.cdf(upper, means[0], 0.1) + norm.cdf(upper, means[1], 0.5**0.5)) / 2
+    np.testing.assert_allclose(below, 0.9, atol=1e-4)
+
+
+def test_calibration_is_that_of_each_member_alone() -> None:
+    rng = np.random.default_rng(0)
+    values = np.stack([rng.integers(0, 2, 300), rng.integers(0, 3, 300), rng.random(300), rng.integers(0, 4, 300)], 1)
+    data, together = Table.from_dense(values, rng.random((300, 4)) < 0.8), build(3, scale=1.5)
+    calibrate_noise(together, data, seed=0)
+    for member, variance in zip(build(3, scale=1.5).members(), together.noise_variance, strict=True):
+        calibrate_noise(member, data, seed=0)
+        torch.testing.assert_close(member.noise_variance[0], variance)
+    assert len(together.noise_variance[:, 2].unique()) == 3
+    torch.testing.assert_close(together.noise_variance[:, [0, 1, 3]], torch.full((3, 3), 0.02))  # of discrete columns

@@ -230,6 +230,7 @@ def test_coverage_is_of_the_interval_that_users_get() -> None:
 def test_numpy_settings_can_be_saved(tmp_path: Any) -> None:
     settings = {
         "n_draws": np.int64(5),
+        "n_members": np.int64(2),
         "learning_rate": np.float32(0.01),
         "edge_threshold": np.float32(0.5),
         "random_state": np.int64(3),
@@ -238,7 +239,7 @@ def test_numpy_settings_can_be_saved(tmp_path: Any) -> None:
     model = VISL(**{**SMALL, **settings}).fit(table())
     model.save(tmp_path / "m")
     loaded = VISL.load(tmp_path / "m", device="cpu")
-    assert loaded.random_state == 3
+    assert (loaded.random_state, loaded.n_members) == (3, 2)
     assert loaded.kinds == {"n": [0, 1, 2, 3, 4, 5, 6, 7], "word": ["z", "x", "y"]}
     assert loaded.kinds_ == model.kinds_
     pd.testing.assert_frame_equal(loaded.transform(table()), model.transform(table()))
@@ -267,6 +268,32 @@ def change_json(folder: Any, change: Any) -> None:
 def test_damaged_folders_are_refused_in_words(fitted: VISL, tmp_path: Any, damage: Any) -> None:
     fitted.save(tmp_path / "m")
     damage(tmp_path / "m")
+    with pytest.raises(InputError, match="damaged"):
+        VISL.load(tmp_path / "m", device="cpu")
+
+
+@pytest.mark.parametrize(
+    ("version", "words"), [(1, "an earlier visl .format 1.*fit it again"), (99, "a later visl .*upgrade")]
+)
+def test_models_of_other_formats_are_refused_in_words(fitted: VISL, tmp_path: Any, version: int, words: str) -> None:
+    fitted.save(tmp_path / "m")
+    change_json(tmp_path / "m", lambda content: content.update(version=version))
+    with pytest.raises(InputError, match=words):
+        VISL.load(tmp_path / "m", device="cpu")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda content: content["configs"].append(content["configs"][0]),
+        lambda content: content["configs"].clear(),
+        lambda content: content.pop("configs"),
+        lambda content: content["configs"][0].update(latent_dim=7),
+    ],
+)
+def test_members_that_do_not_fit_the_weights_are_refused_in_words(fitted: VISL, tmp_path: Any, change: Any) -> None:
+    fitted.save(tmp_path / "m")
+    change_json(tmp_path / "m", change)
     with pytest.raises(InputError, match="damaged"):
         VISL.load(tmp_path / "m", device="cpu")
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from visl import VISL, training
+from visl import VISL, steps
 
 SETTINGS = ("--epochs", "6", "--latent-dim", "4", "--draws", "4", "--batch-size", "8", "--seed", "3")
 BATCHES = 5  # of 8 rows
@@ -18,15 +18,15 @@ BATCHES = 5  # of 8 rows
 
 def stop_in(epoch: int, signums: Sequence[int], patch: Callable[..., None] = setattr) -> None:
     """Signals come in the middle of the third step of this epoch, counted from 0."""
-    step_done, steps = training._summed_terms, iter(range(10**9))
+    step_done, count = steps._summed_terms, iter(range(10**9))
 
     def raise_signals(*arguments):
-        if next(steps) == BATCHES * epoch + 2:
+        if next(count) == BATCHES * epoch + 2:
             for signum in signums:
                 signal.raise_signal(signum)
         return step_done(*arguments)
 
-    patch(training, "_summed_terms", raise_signals)
+    patch(steps, "_summed_terms", raise_signals)
 
 
 def _fit(table: Path, out: Path) -> list[str]:
@@ -35,7 +35,8 @@ def _fit(table: Path, out: Path) -> list[str]:
 
 def _stop(arguments: list[str], signum: int, epoch: int) -> subprocess.CompletedProcess:
     code = f"import test_interrupt; test_interrupt.stop_in({epoch}, [{int(signum)}]); from visl.cli import main; main()"
-    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parent), "OMP_NUM_THREADS": "1"}
+    path = os.pathsep.join([str(Path(__file__).parent), *filter(None, [os.environ.get("PYTHONPATH")])])
+    environment = {**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1"}
     command = [sys.executable, "-c", code, *arguments]
     return subprocess.run(command, capture_output=True, text=True, check=False, env=environment, timeout=120)
 

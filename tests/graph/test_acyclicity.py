@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from core_helpers import dags
-from visl.graph.acyclicity import dag_penalty, find_cycle, project_to_dag
+from core_helpers import dags, generator
+from visl.graph.acyclicity import dag_penalty, find_cycle, matrix_expm1, project_to_dag
 from visl.graph.posterior import EdgePosterior
 
 squares = st.integers(1, 6).flatmap(
@@ -22,15 +22,16 @@ def is_acyclic(edges):
 
 
 @given(dags(max_nodes=8), st.floats(0.1, 1.0))
-def test_penalty_is_zero_on_dags(edges, weight):
-    assert dag_penalty(torch.tensor(weight * edges, dtype=torch.float32)).item() == pytest.approx(0, abs=1e-5)
+def test_penalty_is_exactly_zero_on_dags(edges, weight):
+    for dtype in (torch.float32, torch.float64):
+        assert dag_penalty(torch.tensor(weight * edges, dtype=dtype)).item() == 0.0
 
 
 @given(squares)
 def test_penalty_is_positive_exactly_on_cyclic_graphs(edges):
     penalty = dag_penalty(torch.tensor(edges)).item()
     if is_acyclic(edges > 0):
-        assert penalty == pytest.approx(0, abs=1e-9)
+        assert penalty == 0.0
     else:
         assert penalty > 1e-6
 
@@ -49,6 +50,63 @@ def test_penalty_of_a_weighted_two_cycle_by_hand():
 def test_penalty_of_a_loop_and_of_a_stack():
     stack = torch.tensor([[[1.0, 0.0], [0.0, 0.0]], [[0.0, 1.0], [0.0, 0.0]]], dtype=torch.float64)
     torch.testing.assert_close(dag_penalty(stack), torch.tensor([math.e - 1, 0.0], dtype=torch.float64))
+
+
+def random_matrices(*shape, seed=0, dtype=torch.float64):
+    """Entries in [0, 1], a third of them 0."""
+    matrices = torch.rand(*shape, generator=generator(seed), dtype=dtype)
+    return matrices * (torch.rand(*shape, generator=generator(seed + 1)) < 2 / 3)
+
+
+@pytest.mark.parametrize("M", [1, 2, 3, 5, 8, 13, 22, 40])
+@pytest.mark.parametrize("scale", [1e-6, 0.05, 1.0])
+def test_matrix_expm1_equals_torchs_exponential(M, scale):
+    for shape in ((M, M), (3, M, M), (2, 2, M, M)):
+        a = scale * random_matrices(*shape, seed=M)
+        expected = torch.matrix_exp(a) - torch.eye(M, dtype=a.dtype)
+        torch.testing.assert_close(matrix_expm1(a), expected, rtol=1e-12, atol=1e-14)
+        torch.testing.assert_close(matrix_expm1(a.float()).double(), expected, rtol=2e-5, atol=2e-7 * scale)
+
+
+@pytest.mark.parametrize("x", [0.0, 1e-9, 1 / 16, 0.1, 1 / 8, 0.7, 1.0])
+def test_matrix_expm1_of_a_number_to_the_last_digits(x):
+    for dtype, rel in ((torch.float64, 5e-15), (torch.float32, 5e-7)):
+        assert matrix_expm1(torch.tensor([[x]], dtype=dtype)).item() == pytest.approx(math.expm1(x), rel=rel, abs=0.0)
+
+
+def test_matrices_of_very_different_sizes_share_a_stack():
+    """The series is scaled for the largest of them; the small ones must not lose digits by it."""
+    small, large = 1e-6 * random_matrices(12, 12, seed=3), torch.ones(12, 12, dtype=torch.float64)
+    for dtype, rtol in ((torch.float64, 1e-12), (torch.float32, 2e-6)):
+        together = matrix_expm1(torch.stack([small, large]).to(dtype))
+        expected = sum(torch.linalg.matrix_power(small, n) / math.factorial(n) for n in range(1, 6))
+        torch.testing.assert_close(together[0].double(), expected, rtol=rtol, atol=0.0)
+        torch.testing.assert_close(together[1].double(), large * math.expm1(12) / 12, rtol=rtol, atol=0.0)
+
+
+@pytest.mark.parametrize("shape", [(1, 1), (4, 4), (2, 5, 5)])
+def test_gradient_of_the_penalty(shape):
+    edges = torch.rand(*shape, generator=generator(7), dtype=torch.float64).requires_grad_()
+    assert torch.autograd.gradcheck(dag_penalty, edges)
+
+
+def test_gradient_of_the_penalty_by_hand():
+    # 2 cosh(a b) - 2 of the two-cycle with weights a, b: its derivative by a is 2 b sinh(a b).
+    edges = torch.tensor([[0.0, 0.5], [0.8, 0.0]], dtype=torch.float64, requires_grad=True)
+    dag_penalty(edges).backward()
+    expected = torch.tensor([[0.0, 1.6 * math.sinh(0.4)], [math.sinh(0.4), 0.0]], dtype=torch.float64)
+    torch.testing.assert_close(edges.grad, expected)
+
+
+@pytest.mark.parametrize(("weight", "length"), [(1e-4, 2), (1e-4, 3), (1e-3, 2), (1e-3, 5), (1e-2, 4), (0.1, 3)])
+def test_single_precision_keeps_the_smallest_penalties(weight, length):
+    # A cycle of n edges of weight w: n walks that return after n steps, each (w^2)^n / n!, then 2 n steps and so on.
+    edges = torch.zeros(length, length)
+    for i in range(length):
+        edges[i, (i + 1) % length] = weight
+    n, a = length, edges.max().double().item() ** 2
+    expected = n * sum(a ** (n * turns) / math.factorial(n * turns) for turns in (1, 2, 3))
+    assert dag_penalty(edges).item() == pytest.approx(expected, rel=1e-5)
 
 
 @given(squares, st.sampled_from([0.0, 0.2, 0.5, 0.9]))
@@ -99,9 +157,9 @@ def test_required_edges_stay():
 def test_required_edges_stay_however_sure_training_is_of_others():
     prior = torch.full((3, 3), 0.05)
     prior[2, 1] = prior[1, 0] = 1.0
-    edges = EdgePosterior(prior, 0.5, 0.5)
+    edges = EdgePosterior(prior[None], torch.tensor([0.5]), torch.tensor([0.5]))
     torch.nn.init.constant_(edges.logits, 40.0)  # sigma(40) is 1 in float32
-    chosen = project_to_dag(edges.probabilities().detach().numpy(), 0.5)
+    chosen = project_to_dag(edges.probabilities()[0].detach().numpy(), 0.5)
     assert np.argwhere(chosen).tolist() == [[1, 0], [2, 0], [2, 1]]
 
 

@@ -1,7 +1,18 @@
+import numpy as np
 import pytest
 import torch
 
-from core_helpers import cells_of, dense_cells, generator, group_wise, random_table, variable_wise
+from core_helpers import (
+    cells_of,
+    cells_of_members,
+    dense_cells,
+    generator,
+    generators,
+    group_wise,
+    random_table,
+    variable_wise,
+)
+from visl.batches import TrainingData
 from visl.nets.encoder import LOG_VARIANCE_RANGE, Encoder
 from visl.nets.layers import Mlp, NodeLinear
 from visl.nets.layout import Cells, group_indices, table_rows
@@ -40,8 +51,8 @@ def weight_rows(schema):
     return [sum(widest[k] for k in seen[: seen.index(kind)]) for kind in kinds]
 
 
-def dense_oracle(encoder, schema, table):
-    """Every row and group by itself, as the paper writes it."""
+def dense_oracle(encoder, schema, table, k=0):
+    """Every row and group of member k by itself, as the paper writes it."""
     values, observed = table.to_dense()
     rows, kinds = weight_rows(schema), sorted({c.kind for c in schema.columns})
     result = []
@@ -49,22 +60,16 @@ def dense_oracle(encoder, schema, table):
         for m, group in enumerate(schema.groups):
             members = [i for i, c in enumerate(schema.columns) if c.group == group]
             s = m if schema.grouped else kinds.index(schema.columns[members[0]].kind)
-            hidden = encoder.input_bias[s]
+            hidden = encoder.input_bias[k, s]
             for i in members:
                 x = dense_input(schema.columns[i], float(values[n, i]) if observed[n, i] else None)
-                hidden = hidden + torch.tensor(x, dtype=torch.float64) @ encoder.inputs[rows[i] : rows[i] + len(x)]
-            result.append(torch.relu(hidden) @ encoder.output.weight[s] + encoder.output.bias[s])
+                hidden = hidden + torch.tensor(x, dtype=torch.float64) @ encoder.inputs[k, rows[i] : rows[i] + len(x)]
+            result.append(torch.relu(hidden) @ encoder.output.weight[k, s] + encoder.output.bias[k, s])
     out = torch.stack(result).view(table.n_rows, len(schema.groups), -1)
     return out.chunk(2, dim=-1)
 
 
-@pytest.mark.parametrize("name", SCHEMAS)
-def test_sparse_equals_dense(name):
-    schema = SCHEMAS[name]
-    table = random_table(schema, 7, rate=0.6)
-    assert 0 < table.n_cells < 7 * len(schema.columns)
-    encoder = Encoder(schema, 5, generator(1)).double()
-    found, expected = encoder(cells_of(table, dtype=torch.float64)), dense_oracle(encoder, schema, table)
+def assert_same_with_gradients(encoder, found, expected):
     weights = [torch.randn(x.shape, generator=generator(2), dtype=x.dtype) for x in found]
     for pair in zip(found, expected, strict=True):
         torch.testing.assert_close(*pair)
@@ -76,14 +81,39 @@ def test_sparse_equals_dense(name):
         torch.testing.assert_close(*pair)
 
 
+@pytest.mark.parametrize("name", SCHEMAS)
+def test_sparse_equals_dense(name):
+    schema = SCHEMAS[name]
+    table = random_table(schema, 7, rate=0.6)
+    assert 0 < table.n_cells < 7 * len(schema.columns)
+    encoder = Encoder(schema, 5, generators(1)).double()
+    found, expected = encoder(cells_of(table, dtype=torch.float64)), dense_oracle(encoder, schema, table)
+    assert_same_with_gradients(encoder, found, [x[None] for x in expected])
+
+
+@pytest.mark.parametrize("name", SCHEMAS)
+def test_members_equal_dense_ones_each_on_rows_of_its_own(name):
+    schema, rows = SCHEMAS[name], [[4, 0, 6], [1, 5, 3]]
+    table = random_table(schema, 7, rate=0.6)
+    encoder = Encoder(schema, 5, generators(1, 2)).double()
+    cells = cells_of_members(schema, TrainingData([table]), rows, dtype=torch.float64)
+    found = encoder(cells, cells.padding.real.double())
+    expected = [dense_oracle(encoder, schema, table.take_rows(np.array(rows[k])), k) for k in range(2)]
+    assert_same_with_gradients(encoder, found, [torch.stack(pair) for pair in zip(*expected, strict=True)])
+    for k, seed in enumerate((1, 2)):
+        alone = Encoder(schema, 5, generators(seed)).double()
+        for pair in zip(found, alone(cells_of(table, rows[k], torch.float64)), strict=True):
+            torch.testing.assert_close(pair[0][[k]], pair[1])
+
+
 def test_by_hand():
     # One group of a continuous and a binary column with first-layer weights 1 and 10, and no biases.
-    encoder = Encoder(group_wise([CONTINUOUS, BINARY]), 1, generator()).double()
+    encoder = Encoder(group_wise([CONTINUOUS, BINARY]), 1, generators(0)).double()
     with torch.no_grad():
         for parameter in encoder.parameters():
             parameter.zero_()
-        encoder.inputs.copy_(torch.tensor([[1.0], [10.0]]))
-        encoder.output.weight.copy_(torch.tensor([[[1.0, 0.1]]]))
+        encoder.inputs.copy_(torch.tensor([[[1.0], [10.0]]]))
+        encoder.output.weight.copy_(torch.tensor([[[[1.0, 0.1]]]]))
     mean, log_variance = encoder(dense_cells([[0.25, 1], [0.25, 0], [0.25, None], [None, None]]))
     assert mean.flatten().tolist() == [10.25, 0.25, 5.25, 5.0]
     torch.testing.assert_close(log_variance, 0.1 * mean)
@@ -92,7 +122,7 @@ def test_by_hand():
 @pytest.mark.parametrize("name", SCHEMAS)
 def test_hidden_cells_equal_missing_cells_exactly(name):
     schema = SCHEMAS[name]
-    encoder, table = Encoder(schema, 6, generator(3)), random_table(schema, 9, rate=0.8)
+    encoder, table = Encoder(schema, 6, generators(3)), random_table(schema, 9, rate=0.8)
     cells = cells_of(table)
     shown = torch.rand(len(cells.row), generator=generator(4)) < 0.5
     hidden = encoder(cells, shown.float())
@@ -103,7 +133,7 @@ def test_hidden_cells_equal_missing_cells_exactly(name):
 
 
 def test_what_a_hidden_cell_holds_does_not_matter():
-    encoder = Encoder(variable_wise(CONTINUOUS, BINARY, CATEGORICAL), 4, generator(5)).double()
+    encoder = Encoder(variable_wise(CONTINUOUS, BINARY, CATEGORICAL), 4, generators(5)).double()
     shown = torch.tensor([0.0, 0.0, 0.0])
     a, b = encoder(dense_cells([[0.1, 0, 2]]), shown), encoder(dense_cells([[0.9, 1, 0]]), shown)
     assert torch.equal(a[0], b[0])
@@ -111,64 +141,68 @@ def test_what_a_hidden_cell_holds_does_not_matter():
 
 def test_rows_without_cells_are_all_alike():
     schema = SCHEMAS["mixed inside groups"]
-    encoder = Encoder(schema, 4, generator(6))
+    encoder = Encoder(schema, 4, generators(6))
     nothing = torch.zeros(0, dtype=torch.long)
     mean, log_variance = encoder(Cells(nothing, nothing, torch.zeros(0), 3))
-    assert mean.shape == log_variance.shape == (3, 3, 4)
+    assert mean.shape == log_variance.shape == (1, 3, 3, 4)
     assert mean.isfinite().all()
-    assert torch.equal(mean[0], mean[2])
+    assert torch.equal(mean[0, 0], mean[0, 2])
 
 
 def test_columns_of_a_kind_share_weights_in_the_variable_wise_form():
-    encoder = Encoder(variable_wise(CONTINUOUS, BINARY, CONTINUOUS, BINARY), 8, generator(7)).double()
+    encoder = Encoder(variable_wise(CONTINUOUS, BINARY, CONTINUOUS, BINARY), 8, generators(7)).double()
     mean, _ = encoder(dense_cells([[0.2, 1, 0.7, None]]))
     swapped, _ = encoder(dense_cells([[0.7, None, 0.2, 1]]))
-    torch.testing.assert_close(swapped, mean[:, [2, 3, 0, 1]])
+    torch.testing.assert_close(swapped, mean[:, :, [2, 3, 0, 1]])
     # Kinds do not share: a binary 1 and a continuous 1 are encoded differently.
     both, _ = encoder(dense_cells([[1, 1, None, None]]))
-    assert not torch.allclose(both[:, 0], both[:, 1])
+    assert not torch.allclose(both[:, :, 0], both[:, :, 1])
 
 
 def test_columns_with_more_levels_share_the_rows_of_the_first_levels():
-    encoder = Encoder(variable_wise((CATEGORICAL, 2), (CATEGORICAL, 4)), 8, generator(8)).double()
-    assert encoder.inputs.shape[0] == 4
+    encoder = Encoder(variable_wise((CATEGORICAL, 2), (CATEGORICAL, 4)), 8, generators(8)).double()
+    assert encoder.inputs.shape[1] == 4
     mean, _ = encoder(dense_cells([[1, 1], [1, 3]]))
-    torch.testing.assert_close(mean[0, 0], mean[0, 1])
-    assert not torch.allclose(mean[1, 0], mean[1, 1])
+    torch.testing.assert_close(mean[0, 0, 0], mean[0, 0, 1])
+    assert not torch.allclose(mean[0, 1, 0], mean[0, 1, 1])
 
 
 def test_groups_do_not_share_weights():
-    encoder = Encoder(group_wise([CONTINUOUS], [CONTINUOUS]), 8, generator(9)).double()
+    encoder = Encoder(group_wise([CONTINUOUS], [CONTINUOUS]), 8, generators(9)).double()
     mean, _ = encoder(dense_cells([[0.4, 0.4]]))
-    assert not torch.allclose(mean[:, 0], mean[:, 1])
+    assert not torch.allclose(mean[:, :, 0], mean[:, :, 1])
 
 
 def test_log_variance_stays_in_range():
-    encoder = Encoder(variable_wise(CONTINUOUS, CONTINUOUS), 4, generator(10)).double()
+    encoder = Encoder(variable_wise(CONTINUOUS, CONTINUOUS), 4, generators(10)).double()
     _, log_variance = encoder(dense_cells([[1e9, -1e9], [0.5, 0.5]]))
     low, high = LOG_VARIANCE_RANGE
-    assert (log_variance[0].min(), log_variance[0].max()) == (low, high)
-    assert low < log_variance[1].min()
-    assert log_variance[1].max() < high
+    far, near = log_variance[0]
+    assert (far.min(), far.max()) == (low, high)
+    assert low < near.min()
+    assert near.max() < high
 
 
+@pytest.mark.parametrize("n_members", [1, 2])
 @pytest.mark.parametrize("sets", [[0, 0, 0], [0, 1, 2], [2, 0, 1], [1, 0, 1]])
-def test_node_linear_uses_the_weights_of_each_nodes_set(sets):
-    layer = NodeLinear(torch.tensor(sets), 3, 2, generator(11)).double()
-    x = torch.randn(2, 4, 3, 3, generator=generator(12), dtype=torch.float64)
-    expected = torch.stack([x[..., m, :] @ layer.weight[s] + layer.bias[s] for m, s in enumerate(sets)], dim=-2)
-    torch.testing.assert_close(layer(x), expected)
+def test_node_linear_uses_the_weights_of_each_nodes_set(sets, n_members):
+    layer = NodeLinear(torch.tensor(sets), 3, 2, generators(*range(n_members))).double()
+    x = torch.randn(n_members, 4, 5, 3, 3, generator=generator(12), dtype=torch.float64)
+    for k in range(n_members):
+        weight, bias = layer.weight[k], layer.bias[k]
+        expected = torch.stack([x[k, ..., m, :] @ weight[s] + bias[s] for m, s in enumerate(sets)], dim=-2)
+        torch.testing.assert_close(layer(x)[k], expected)
 
 
 def test_mlp_by_hand():
-    mlp = Mlp(1, 2, 1, generator())
+    mlp = Mlp(1, 2, 1, generators(0))
     with torch.no_grad():
-        mlp.first.weight.copy_(torch.tensor([[[1.0, -1.0]]]))
-        mlp.first.bias.copy_(torch.tensor([[0.5, 0.5]]))
-        mlp.second.weight.copy_(torch.tensor([[[2.0], [3.0]]]))
-        mlp.second.bias.copy_(torch.tensor([[7.0]]))
+        mlp.first.weight.copy_(torch.tensor([[[[1.0, -1.0]]]]))
+        mlp.first.bias.copy_(torch.tensor([[[0.5, 0.5]]]))
+        mlp.second.weight.copy_(torch.tensor([[[[2.0], [3.0]]]]))
+        mlp.second.bias.copy_(torch.tensor([[[7.0]]]))
     # 2 relu(x + .5) + 3 relu(.5 - x) + 7
-    assert mlp(torch.tensor([[2.0], [0.0], [-2.0]])).flatten().tolist() == [12.0, 9.5, 14.5]
+    assert mlp(torch.tensor([[[2.0], [0.0], [-2.0]]])).flatten().tolist() == [12.0, 9.5, 14.5]
 
 
 def test_weight_tables_by_hand():
@@ -185,7 +219,7 @@ def test_columns_out_of_the_order_of_their_groups_are_refused():
 
 def test_a_seed_gives_the_same_weights():
     schema = group_wise(list(KINDS))
-    a, b, c = (Encoder(schema, 3, generator(seed)).state_dict() for seed in (1, 1, 2))
+    a, b, c = (Encoder(schema, 3, generators(seed)).state_dict() for seed in (1, 1, 2))
     assert all(torch.equal(a[name], b[name]) for name in a)
     assert not torch.equal(a["inputs"], c["inputs"])
 

@@ -152,3 +152,21 @@ def test_draws_lead_for_ordinal_columns():
     column, value = torch.tensor([0, 1, 0, 1]), cells(2, 1, 1, 0)
     together = likelihood.log_prob(units, column, value)
     torch.testing.assert_close(together[1], likelihood.log_prob(units[1], column, value))
+
+
+def test_members_have_columns_and_thresholds_of_their_own():
+    schema = group_wise([(ORDINAL, 3), (ORDINAL, 4)])
+    together = CumulativeLogit(schema, 0.02, n_members=2)
+    with torch.no_grad():
+        for parameter in together.parameters():
+            parameter.normal_(generator=torch.Generator().manual_seed(1))
+    units, column = torch.randn(4, 1, generator=torch.Generator().manual_seed(2)), torch.arange(4)
+    found = together.log_probabilities(units, column)
+    for k in range(2):
+        alone = CumulativeLogit(schema, 0.02)
+        alone.load_state_dict({name: tensor[k : k + 1] for name, tensor in together.state_dict().items()})
+        own = slice(2 * k, 2 * k + 2)
+        torch.testing.assert_close(found[own], alone.log_probabilities(units[own], torch.arange(2)))
+    levels = Categorical(group_wise([(CATEGORICAL, 2), (CATEGORICAL, 3)]), 0.02, n_members=2)
+    shares = levels.log_probabilities(torch.zeros(4, 3), column).exp()
+    torch.testing.assert_close(shares, cells([1 / 2, 1 / 2, 0], [1 / 3] * 3, [1 / 2, 1 / 2, 0], [1 / 3] * 3))
