@@ -35,12 +35,12 @@ def _naive_over(self: EdgeMessages, edges: Tensor, n_ways: int) -> Callable[[Ten
 @contextmanager
 def form(name: str) -> Iterator[None]:
     """Message passing in the named form: "naive", "factored" (plain PyTorch, all pairs at once) or "fused"."""
-    over, reduction = EdgeMessages.over, messages.pairwise_relu_sum
+    over, reduction = EdgeMessages.over, messages.reduction_over
     try:
         if name == "naive":
             EdgeMessages.over = _naive_over  # type: ignore[method-assign]
         elif name == "factored":
-            messages.pairwise_relu_sum = plain.pairwise_relu_sum
+            messages.reduction_over = lambda edges, n_ways: lambda nodes: plain.pairwise_relu_sum(nodes, edges)
         yield
     finally:
-        EdgeMessages.over, messages.pairwise_relu_sum = over, reduction  # type: ignore[method-assign]
+        EdgeMessages.over, messages.reduction_over = over, reduction  # type: ignore[method-assign]

@@ -29,19 +29,26 @@ class LossWeights:
 
 
 @dataclass(frozen=True)
+class GraphTerms:
+    """The terms that count once for the whole data set; each (K,)."""
+
+    kl_edges: Tensor
+    acyclicity: Tensor
+
+
+@dataclass(frozen=True)
 class ElboTerms:
     """Every term of the objective, for one batch; each (K,), one number for each member."""
 
     nll: Tensor  # summed over the batch's observed cells; a gap adds nothing
     kl_latent: Tensor  # summed over the batch's rows
-    kl_edges: Tensor  # once for the data set
-    acyclicity: Tensor  # once for the data set
+    graph: GraphTerms
     n_rows: int  # of each member
 
     def loss(self, weights: LossWeights, n_rows_total: int) -> Tensor:
         """Summed over the batch's rows, so that the gradients of batches add up to that of the whole table.  (K,)"""
         rows = self.nll + weights.kl_latent * self.kl_latent
-        graph = weights.kl_edges * self.kl_edges + weights.acyclicity * self.acyclicity
+        graph = weights.kl_edges * self.graph.kl_edges + weights.acyclicity * self.graph.acyclicity
         return rows + self.n_rows / n_rows_total * graph
 
 
@@ -95,25 +102,41 @@ class VislModel(nn.Module):
         return member
 
     def forward(
-        self, cells: Cells, shown: Tensor | None, noise: Tensor, uniform: Tensor, *, backward: bool
+        self,
+        cells: Cells,
+        shown: Tensor | None,
+        noise: Tensor,
+        uniform: Tensor,
+        *,
+        backward: bool,
+        graph: GraphTerms | None = None,
     ) -> ElboTerms:
         """The terms of a batch's ELBO.
 
         shown: (cells,) 1 where the encoder may look; every cell is scored, the hidden ones too.
-
         noise: (K, B, M, d) standard normal, of the latent vectors; uniform: (K, M, M) on [0, 1], of the edges.
+        graph: the graph's terms, if they are known already.
         """
         mean, log_variance = self.encoder(cells, shown)
         edges = self.edges.soften(uniform)
         z = self._latent(mean, log_variance, noise)
-        penalised = edges if self.config.acyclicity_on == "sample" else self.edges.probabilities()
         return ElboTerms(
             nll=self._negative_log_likelihood(self.messages(z[:, None], edges[:, None], backward=backward), cells),
             kl_latent=gaussian_kl(mean, log_variance).sum((1, 2, 3)),
-            kl_edges=self.edges.kl(),
-            acyclicity=dag_penalty(penalised),
+            graph=self.graph_terms(edges) if graph is None else graph,
             n_rows=mean.shape[1],
         )
+
+    def graph_terms(self, edges: Tensor) -> GraphTerms:
+        """edges: (K, M, M), a sample"""
+        penalised = edges if self.config.acyclicity_on == "sample" else self.edges.probabilities()
+        return GraphTerms(self.edges.kl(), dag_penalty(penalised))
+
+    def frozen_graph_terms(self) -> GraphTerms | None:
+        """The graph's terms where they are the same in every step, because q(G) is no longer learned; else None."""
+        if self.edges.logits.requires_grad or self.config.acyclicity_on == "sample":
+            return None
+        return self.graph_terms(self.edges.probabilities())
 
     def _negative_log_likelihood(self, z: Tensor, cells: Cells) -> Tensor:
         """(K,)"""

@@ -22,8 +22,7 @@ import torch
 from torch import Tensor, distributed, nn
 
 from visl.errors import InputError, ReportedElsewhere
-from visl.model import ElboTerms, VislModel
-from visl.nets.layout import Cells
+from visl.model import ElboTerms, GraphTerms, VislModel
 from visl.steps import Result
 
 PROCESS_LOST = 3  # exit code
@@ -106,9 +105,10 @@ class Parallel:
         gc.collect()  # an earlier stage's wrapping must be gone: its hooks would wait for gradients
         wrapped = self.fabric.setup_module(_Terms(model))
 
-        def terms(cells: Cells, shown: Tensor, noise: Tensor, uniform: Tensor, *, backward: bool) -> ElboTerms:
-            nll, kl_latent, kl_edges, acyclicity = wrapped(_Batch(cells, shown, noise, uniform, backward)).unbind(0)
-            return ElboTerms(nll, kl_latent, kl_edges, acyclicity, n_rows=noise.shape[1])
+        def terms(*arguments: Any, **named: Any) -> ElboTerms:
+            batch = _Batch(arguments, named)
+            nll, kl_latent, kl_edges, acyclicity = wrapped(batch).unbind(0)
+            return ElboTerms(nll, kl_latent, GraphTerms(kl_edges, acyclicity), n_rows=batch.n_rows)
 
         return terms
 
@@ -160,10 +160,10 @@ def _leave() -> None:
 
 
 class _Batch:
-    """A batch as one argument that Fabric leaves as it is."""
+    """The model's arguments as one that Fabric leaves as it is, and what of its result is no tensor."""
 
-    def __init__(self, cells: Cells, shown: Tensor, noise: Tensor, uniform: Tensor, backward: bool) -> None:
-        self.cells, self.shown, self.noise, self.uniform, self.backward = cells, shown, noise, uniform, backward
+    def __init__(self, arguments: tuple[Any, ...], named: dict[str, Any]) -> None:
+        self.arguments, self.named, self.n_rows = arguments, named, 0
 
 
 class _Terms(nn.Module):
@@ -174,8 +174,9 @@ class _Terms(nn.Module):
         self.model = model
 
     def forward(self, batch: _Batch) -> Tensor:
-        terms = self.model(batch.cells, batch.shown, batch.noise, batch.uniform, backward=batch.backward)
-        return torch.stack([terms.nll, terms.kl_latent, terms.kl_edges, terms.acyclicity])
+        terms: ElboTerms = self.model(*batch.arguments, **batch.named)
+        batch.n_rows = terms.n_rows
+        return torch.stack([terms.nll, terms.kl_latent, terms.graph.kl_edges, terms.graph.acyclicity])
 
 
 def _torchrun_sizes(devices: int | None, num_nodes: int | None) -> tuple[int, int]:

@@ -115,7 +115,7 @@ class StepRunner:
         """sums: (terms, K), to which every step adds its own; max_rate: (K,)"""
         self.model, self.optimizer, self.cells, self.weights, self.sums = model, optimizer, cells, weights, sums
         self.max_rate, self.backward, self.n_rows_total, self.engine = max_rate, backward, n_rows_total, engine
-        self.terms_of = engine.setup(model)
+        self.terms_of, self.graph = engine.setup(model), model.frozen_graph_terms()
         self.keeps_gradients = any(not p.requires_grad for group in optimizer.param_groups for p in group["params"])
         self.records = cells.device.type == "cuda" and engine.records
         self._recordings: dict[int, _Recording] = {}
@@ -158,7 +158,8 @@ class StepRunner:
         if cells.padding is not None:
             shown = shown * cells.padding.real
         self.optimizer.zero_grad(set_to_none=not self.keeps_gradients)
-        terms = self.terms_of(cells, shown, inputs.latent, inputs.edges, backward=self.backward)
+        noise = (inputs.latent, inputs.edges)
+        terms = self.terms_of(cells, shown, *noise, backward=self.backward, graph=self.graph)
         loss = terms.loss(self.weights, self.n_rows_total)
         # Processes average their gradients; members do not meet.
         self.engine.backward(loss.sum() * (self.engine.world / n_rows_everywhere))
@@ -169,5 +170,5 @@ class StepRunner:
 def _summed_terms(loss: Tensor, terms: ElboTerms) -> Tensor:
     """(terms, K); the data set's are weighted by the batch's rows, so that an epoch's sum / N is a mean."""
     of_rows = [loss, terms.nll, terms.kl_latent]
-    of_data = [terms.kl_edges * terms.n_rows, terms.acyclicity * terms.n_rows]
+    of_data = [terms.graph.kl_edges * terms.n_rows, terms.graph.acyclicity * terms.n_rows]
     return torch.stack([*of_rows, *of_data]).detach().double()

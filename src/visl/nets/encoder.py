@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import embedding_bag
 
-from visl.nets.layers import Generators, NodeLinear, uniform_parameter
+from visl.nets.layers import SMALL_TABLE, Generators, NodeLinear, SumSorted, look_up, run_starts, uniform_parameter
 from visl.nets.layout import (
     MISSING_CONSTANT,
     ONE_HOT,
@@ -72,16 +72,14 @@ class Encoder(nn.Module):
         if shown is not None:
             weight = weight * shown
         bag = cells.row * self.n_groups + self.group[cells.column]
-        n_bags = cells.n_rows * self.n_groups
-        sizes = torch.zeros(n_bags, dtype=torch.long, device=bag.device).scatter_add_(0, bag, torch.ones_like(bag))
-        sums = embedding_bag(
-            table_row,
-            self.inputs.flatten(0, 1),
-            nn.functional.pad(sizes.cumsum(0), (1, 0)),
-            mode="sum",
-            per_sample_weights=weight,
-            include_last_offset=True,
-        )
+        starts = run_starts(bag, cells.n_rows * self.n_groups)
+        table = self.inputs.flatten(0, 1)
+        if table.is_cuda and len(table) <= SMALL_TABLE:
+            sums = SumSorted.apply(look_up(table, table_row) * weight[:, None], bag, starts)
+        else:
+            sums = embedding_bag(
+                table_row, table, starts, mode="sum", per_sample_weights=weight, include_last_offset=True
+            )
         return sums.view(len(self.inputs), -1, self.n_groups, sums.shape[-1])
 
     def _all_missing(self) -> Tensor:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
-from visl.nets.kernels import pairwise_relu_sum
+from visl.nets.kernels import reduction_over
 from visl.nets.layers import Generators, Mlp, member_linear, uniform_parameter
 
 
@@ -35,15 +35,20 @@ class EdgeMessages(nn.Module):
         What depends on the graph and the weights alone is computed once for all rounds.
         """
         K, S, M, _ = edges.shape
-        d, flat_edges = self.dim, edges.flatten(0, 1)
-        node, output = self.node[:, :, :n_ways].flatten(2), self.output[:, :n_ways].flatten(1, 2)
-        bias = nn.functional.pad(self.hidden_bias[:, :n_ways, None], (0, 0, 1, 0)).flatten(1)  # b1 comes with V
+        d, reduce_pairs = self.dim, reduction_over(edges.flatten(0, 1), n_ways)
+        node: Tensor = self.node
+        rest: list[Tensor] = [self.hidden_bias, self.output, self.output_bias]
+        if n_ways == 1:
+            node, rest = node[:, :, :1], [x[:, :1] for x in rest]
+        hidden_bias, output, output_bias = rest
+        node, output = node.flatten(2), output.flatten(1, 2)
+        bias = nn.functional.pad(hidden_bias[:, :, None], (0, 0, 1, 0)).flatten(1)  # b1 comes with V
         weights = torch.stack([edges.sum(-2), edges.sum(-1)][:n_ways], dim=-1)  # (K, S, M, ways)
-        constant = member_linear(weights, self.output_bias[:, :n_ways], None)[:, :, None]  # (K, S, 1, M, d)
+        constant = member_linear(weights, output_bias, None)[:, :, None]  # (K, S, 1, M, d)
 
         def receive(z: Tensor) -> Tensor:
             nodes = member_linear(z, node, bias).view(K * S, -1, M, n_ways, 2, d)
-            hidden = pairwise_relu_sum(nodes, flat_edges).view(K, S, -1, M, n_ways * d)
+            hidden = reduce_pairs(nodes).view(K, S, -1, M, n_ways * d)
             return member_linear(hidden, output, None) + constant
 
         return receive

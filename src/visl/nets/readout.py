@@ -7,9 +7,8 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import embedding
 
-from visl.nets.layers import Generators, NodeLinear, uniform_parameter
+from visl.nets.layers import Generators, NodeLinear, TakeSorted, look_up, run_starts, uniform_parameter
 from visl.nets.layout import Padding, for_members, group_indices, table_rows, weight_set_of_group
 from visl.nets.likelihoods import LIKELIHOODS, Likelihood
 from visl.schema import KINDS, Schema
@@ -80,11 +79,11 @@ class ReadOut(nn.Module):
             self.unit_bias.view(-1, 1),
         )
         if width == 1:
-            weight, bias = embedding(unit, all_weights), embedding(unit, all_biases)
+            weight, bias = look_up(all_weights, unit), look_up(all_biases, unit)
             return (at_cell * weight).sum(-1, keepdim=True) + bias
         unit = unit[:, None] + torch.arange(width, device=column.device)
         unit = unit.clamp(max=len(all_biases) - 1)
-        weight, bias = embedding(unit, all_weights), embedding(unit, all_biases).squeeze(-1)
+        weight, bias = look_up(all_weights, unit), look_up(all_biases, unit).squeeze(-1)
         return torch.einsum("scd,cud->scu", at_cell, weight) + bias
 
 
@@ -97,5 +96,8 @@ def _positions(of_kind: Tensor, kind: str, padding: Padding | None) -> Tensor:
 
 
 def _take_rows(table: Tensor, index: Tensor) -> Tensor:
-    """table[:, index]; in training through `embedding`, whose gradient is the same from run to run on a GPU."""
-    return embedding(index, table[0])[None] if len(table) == 1 else table.index_select(1, index)
+    """table[:, index]; in training, where there is one draw, the index never falls."""
+    if len(table) > 1 or not table.requires_grad:
+        return table.index_select(1, index)
+    taken: Tensor = TakeSorted.apply(table[0], index, run_starts(index, table.shape[1]))
+    return taken[None]

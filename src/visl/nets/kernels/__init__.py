@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import importlib.util
+from collections.abc import Callable
 
 from torch import Tensor
 
@@ -26,6 +27,19 @@ def pairwise_relu_sum(nodes: Tensor, edges: Tensor) -> Tensor:
         return gpu.pairwise_relu_sum(nodes, edges)
     fused = nodes.device.type == "cpu" and cpu.available()
     return cpu.pairwise_relu_sum(nodes, edges) if fused else plain.pairwise_relu_sum(nodes, edges)
+
+
+def reduction_over(edges: Tensor, n_ways: int) -> Callable[[Tensor], Tensor]:
+    """`pairwise_relu_sum` over these edges, for several calls: what depends on the edges alone is done once."""
+    if edges.device.type == "cuda" and _has_triton():
+        from visl.nets.kernels import gpu
+
+        prepared = gpu.prepare(edges)
+        return lambda nodes: gpu.pairwise_relu_sum(nodes, edges, prepared)
+    if edges.device.type == "cpu" and cpu.available():
+        listed = cpu.list_edges(edges, n_ways)
+        return lambda nodes: cpu.pairwise_relu_sum(nodes, edges, listed)
+    return lambda nodes: plain.pairwise_relu_sum(nodes, edges)
 
 
 @functools.cache

@@ -38,20 +38,24 @@ def _simd() -> ModuleType:
     return simd
 
 
-def pairwise_relu_sum(nodes: Tensor, edges: Tensor) -> Tensor:
+Listed = tuple[NDArray, NDArray, NDArray, int]  # index, weight and count of the edges present, and their number
+
+
+def pairwise_relu_sum(nodes: Tensor, edges: Tensor, listed: Listed | None = None) -> Tensor:
+    """listed: what `list_edges` gives for these edges and as many ways."""
     R, _, M, W, roles, _ = nodes.shape
     if edges.shape != (R, M, M) or W > 2 or roles != 2 or edges.dtype != nodes.dtype:
         raise ValueError(f"do not match: {nodes.shape} {nodes.dtype}, {edges.shape} {edges.dtype}")
-    result: Tensor = _Fused.apply(nodes, edges)
+    result: Tensor = _Fused.apply(nodes, edges, list_edges(edges, W) if listed is None else listed)
     return result
 
 
 class _Fused(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, nodes: Tensor, edges: Tensor) -> Tensor:
+    def forward(ctx: Any, nodes: Tensor, edges: Tensor, listed: Listed) -> Tensor:
         R, B, M, W, _, h = nodes.shape
         ctx.save_for_backward(nodes)
-        *ctx.listed, n_edges = _listed(_array(edges), W)
+        *ctx.listed, n_edges = listed
         ctx.work = n_edges * B * h
         total = torch.empty(R, B, M, W, h, dtype=nodes.dtype)
         arguments = (_array(nodes), *ctx.listed, total.numpy()[..., None, :])
@@ -60,8 +64,8 @@ class _Fused(torch.autograd.Function):
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, Tensor | None]:
-        of_nodes, of_edges = ctx.needs_input_grad
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, Tensor | None, None]:
+        of_nodes, of_edges, _ = ctx.needs_input_grad
         (nodes,), (index, weight, count) = ctx.saved_tensors, ctx.listed
         bounds = _bounds(nodes, ctx.work)
         # Contiguous, whatever the strides of nodes; what is not wanted is empty.
@@ -69,20 +73,20 @@ class _Fused(torch.autograd.Function):
         partial = np.zeros((len(bounds) - 1, *(weight.shape if of_edges else (0,) * weight.ndim)), weight.dtype)
         arguments = (_array(nodes), *ctx.listed, _array(grad)[..., None, :], grad_nodes.numpy())
         _in_slices(_simd().backward, bounds, lambda i: (*arguments, partial[i]))
-        return grad_nodes if of_nodes else None, _spread(index, count, partial) if of_edges else None
+        return grad_nodes if of_nodes else None, _spread(index, count, partial) if of_edges else None, None
 
 
 def _array(x: Tensor) -> NDArray:
     return x.detach().contiguous().numpy()
 
 
-def _listed(edges: NDArray, W: int) -> tuple[NDArray, NDArray, NDArray, int]:
-    """index, weight and count of the edges present, and their number; see `simd.list_edges`."""
+def list_edges(edges: Tensor, n_ways: int) -> Listed:
+    """See `simd.list_edges`."""
     R, M, _ = edges.shape
     tile = _simd().TILE
-    shape = (R, W, -(-M // tile), M, tile)
-    listed = np.empty(shape, np.int32), np.empty(shape, edges.dtype), np.empty(shape[:-1], np.int32)
-    return *listed, _simd().list_edges(edges, *listed)
+    shape = (R, n_ways, -(-M // tile), M, tile)
+    index, weight, count = np.empty(shape, np.int32), np.empty(shape, _dtype(edges)), np.empty(shape[:-1], np.int32)
+    return index, weight, count, _simd().list_edges(_array(edges), index, weight, count)
 
 
 def _spread(index: NDArray, count: NDArray, partial: NDArray) -> Tensor:
@@ -91,6 +95,10 @@ def _spread(index: NDArray, count: NDArray, partial: NDArray) -> Tensor:
     edges = np.zeros((R, M, M), partial.dtype)
     _simd().spread_edges(index, count, partial, edges)
     return torch.from_numpy(edges)
+
+
+def _dtype(x: Tensor) -> Any:
+    return {torch.float32: np.float32, torch.float64: np.float64}[x.dtype]
 
 
 def _bounds(nodes: Tensor, work: int) -> list[int]:
