@@ -15,6 +15,7 @@ from visl.nets.layout import Cells, Padding
 from visl.schema import KINDS, Schema
 from visl.table import Table, signed_bits
 
+NOISES = 4  # kinds of noise in a step
 _COLUMN_STRIDE = signed_bits(0x9E3779B97F4A7C15)
 _MIXERS = (signed_bits(0xBF58476D1CE4E5B9), signed_bits(0x94D049BB133111EB))
 
@@ -159,6 +160,7 @@ class StepInputs:
     key: Tensor  # (K, B) int64: which cells are hidden
     latent: Tensor  # (K, B, M, d) standard normal
     edges: Tensor  # (K, M, M) uniform
+    seeds: Tensor  # (NOISES, K) int64, where noise is made on a GPU
 
     @classmethod
     def empty(cls, n_members: int, n_rows: int, n_groups: int, dim: int, device: torch.device) -> StepInputs:
@@ -169,39 +171,68 @@ class StepInputs:
             key=torch.empty(of_rows, dtype=torch.long, device=device),
             latent=torch.empty((*of_rows, n_groups, dim), device=device),
             edges=torch.empty((n_members, n_groups, n_groups), device=device),
+            seeds=torch.empty((NOISES, n_members), dtype=torch.long, device=device),
         )
 
 
 class Noise:
-    """Fills a step's noise. It depends on the member's seed, the epoch, the step and the part of the data alone."""
+    """A step's noise. It depends on the member's seed, the epoch, the step and the part of the data alone.
 
-    def __init__(self, seeds: Sequence[int], parts: Sequence[int], n_columns: int, device: torch.device) -> None:
-        self.seeds, self.parts, self.n_columns, self.rng = seeds, parts, n_columns, torch.Generator(device)
+    On a GPU with kernels of its own the noise is made inside the step, from seeds (`on_device`), for one part.
+    """
 
-    def fill(self, inputs: StepInputs, rows_of_part: Sequence[int], epoch: int, step: int) -> None:
-        """rows_of_part: of each part that is here"""
+    def __init__(self, seeds: Sequence[int], parts: Sequence[int], n_columns: int, *, on_device: bool) -> None:
+        self.seeds, self.parts, self.n_columns, self.on_device = seeds, parts, n_columns, on_device
+        self._device_seeds: Tensor | None = None  # (steps, NOISES, K)
+
+    def start_epoch(self, epoch: int, n_steps: int, device: torch.device) -> None:
+        self.epoch, self.rng = epoch, torch.Generator(device)
+        if self.on_device:
+            streams = [
+                [[stream_seed(seed, epoch, step, noise) for seed in self.seeds] for noise in range(NOISES)]
+                for step in range(n_steps)
+            ]
+            self._device_seeds = torch.tensor(streams).to(device)
+
+    def prepare(self, inputs: StepInputs, rows_of_part: Sequence[int], step: int) -> None:
+        """Before a step. rows_of_part: of each part that is here"""
+        if self._device_seeds is not None:
+            inputs.seeds.copy_(self._device_seeds[step])
+            return
         for k, seed in enumerate(self.seeds):
-            self.rng.manual_seed(stream_seed(seed, epoch, step, -1))
+            self.rng.manual_seed(stream_seed(seed, self.epoch, step, -1))
             inputs.edges[k].uniform_(generator=self.rng)
             first = 0
             for part, n_rows in zip(self.parts, rows_of_part, strict=True):
                 here = slice(first, first + n_rows)
-                self.rng.manual_seed(stream_seed(seed, epoch, step, part))
+                self.rng.manual_seed(stream_seed(seed, self.epoch, step, part))
                 inputs.rate[k, here].uniform_(generator=self.rng)
                 inputs.key[k, here].random_(generator=self.rng)
                 inputs.latent[k, here].normal_(generator=self.rng)
                 first += n_rows
-            if k:  # a cell's column is k * D + j: let it be j for `hide_at_random`
-                inputs.key[k] -= _wrapped(k * self.n_columns * _COLUMN_STRIDE)
+
+    def make(self, inputs: StepInputs) -> None:
+        """In a step, on the device."""
+        if self.on_device:
+            from visl.nets.kernels import noise
+
+            noise.fill_normal(inputs.seeds[0], inputs.latent)
+            noise.fill_uniform(inputs.seeds[1], inputs.edges)
+            noise.fill_uniform(inputs.seeds[2], inputs.rate)
+            noise.fill_bits(inputs.seeds[3], inputs.key)
 
 
-def hide_at_random(cells: Cells, max_rate: Tensor, inputs: StepInputs) -> Tensor:
+def hide_at_random(cells: Cells, max_rate: Tensor, inputs: StepInputs, n_columns: int) -> Tensor:
     """1 for shown cells, 0 for hidden ones: each row has its own rate, U(0, max_rate).  (cells,)
 
-    Which cells are hidden follows from the row's key and the column: not from the other rows or the padding.
-    max_rate: (K,)
+    Which cells are hidden follows from the row's key and the column: not from the other rows, the padding or the
+    member. max_rate: (K,)
     """
-    bits = inputs.key.flatten()[cells.row] + cells.column * _COLUMN_STRIDE
+    keys, n_members = inputs.key, len(inputs.key)
+    if n_members > 1:  # a cell's column is k * D + j: let it be j
+        before = n_columns * torch.arange(n_members, device=keys.device)
+        keys = keys - before[:, None] * _COLUMN_STRIDE
+    bits = keys.flatten()[cells.row] + cells.column * _COLUMN_STRIDE
     for shift, mixer in zip((30, 27), _MIXERS, strict=True):
         bits = (bits ^ ((bits >> shift) & ((1 << (64 - shift)) - 1))) * mixer
     uniform = ((bits >> 40) & 0xFFFFFF).to(cells.value.dtype) * 2.0**-24
@@ -222,8 +253,3 @@ def stream_seed(*numbers: int) -> int:
         mixed = (mixed ^ (mixed >> 30)) * 0xBF58476D1CE4E5B9 % 2**64
         mixed ^= mixed >> 27
     return mixed >> 1
-
-
-def _wrapped(number: int) -> int:
-    """Modulo 2^64, as a signed number."""
-    return signed_bits(number % 2**64)

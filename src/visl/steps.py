@@ -9,7 +9,7 @@ from typing import Any, Protocol, TypeVar
 import torch
 from torch import Tensor
 
-from visl.batches import BatchShape, CellStore, StepInputs, hide_at_random
+from visl.batches import BatchShape, CellStore, Noise, StepInputs, hide_at_random
 from visl.model import ElboTerms, LossWeights, VislModel
 
 STEPS_BEFORE_RECORDING = 3  # so that libraries have set themselves up; they count like any other step
@@ -104,6 +104,7 @@ class StepRunner:
         model: VislModel,
         optimizer: torch.optim.Adam,
         cells: CellStore,
+        noise: Noise,
         weights: LossWeights,
         max_rate: Tensor,
         sums: Tensor,
@@ -113,7 +114,8 @@ class StepRunner:
         n_rows_total: int,
     ) -> None:
         """sums: (terms, K), to which every step adds its own; max_rate: (K,)"""
-        self.model, self.optimizer, self.cells, self.weights, self.sums = model, optimizer, cells, weights, sums
+        self.model, self.optimizer, self.cells, self.noise = model, optimizer, cells, noise
+        self.weights, self.sums = weights, sums
         self.max_rate, self.backward, self.n_rows_total, self.engine = max_rate, backward, n_rows_total, engine
         self.terms_of, self.graph = engine.setup(model), model.frozen_graph_terms()
         self.keeps_gradients = any(not p.requires_grad for group in optimizer.param_groups for p in group["params"])
@@ -153,8 +155,9 @@ class StepRunner:
         return graph
 
     def _compute(self, inputs: StepInputs, shape: BatchShape, n_rows_everywhere: int) -> None:
+        self.noise.make(inputs)
         cells = self.cells.batch(inputs.rows, shape)
-        shown = hide_at_random(cells, self.max_rate, inputs)
+        shown = hide_at_random(cells, self.max_rate, inputs, self.cells.n_columns)
         if cells.padding is not None:
             shown = shown * cells.padding.real
         self.optimizer.zero_grad(set_to_none=not self.keeps_gradients)

@@ -16,6 +16,7 @@ from visl.batches import CellStore, Noise, StepInputs, TrainingData
 from visl.config import Config
 from visl.errors import InputError
 from visl.model import LossWeights, VislModel
+from visl.nets.kernels import has_triton
 from visl.steps import Alone, Engine, StepRunner, stage_optimizer
 from visl.table import Table
 
@@ -99,7 +100,8 @@ class _Run:
         self.config = model.config
         self.device = model.noise_variance.device
         self.cells = CellStore(data, model.schema, model.n_members, self.device)
-        self.noise = Noise(seeds, data.parts, len(model.schema.columns), self.device)
+        on_device = self.device.type == "cuda" and has_triton() and engine.records and len(data.parts) == 1
+        self.noise = Noise(seeds, data.parts, len(model.schema.columns), on_device=on_device)
         self.batch_rows = self.config.batch_rows(data.n_rows)
         self.n_steps = data.n_steps(self.batch_rows)
         self.sums = torch.zeros(len(TERMS), model.n_members, dtype=torch.float64, device=self.device)
@@ -139,7 +141,7 @@ class _Run:
             self.optimizer.load_state_dict(self.state.optimizer)
             self.state.optimizer = None
         self.runner = StepRunner(
-            self.model, self.optimizer, self.cells, self.weights, self.max_rate, self.sums, self.engine,
+            self.model, self.optimizer, self.cells, self.noise, self.weights, self.max_rate, self.sums, self.engine,
             backward=self.stage == 2, n_rows_total=self.data.n_rows,
         )  # fmt: skip
 
@@ -148,6 +150,8 @@ class _Run:
         state, n_steps = self.state, self.n_steps
         order = self.data.epoch_order(self.seeds, state.epoch, n_steps)
         self.runner.make_room(order)
+        self.noise.start_epoch(state.epoch, n_steps, self.device)
+        on_device = torch.cat(order, dim=1).to(self.device).split([rows.shape[1] for rows in order], dim=1)
         self._set_weights()
         self.sums.zero_()
         if state.sums is not None and self.engine.rank == 0:  # those of all processes together
@@ -155,9 +159,9 @@ class _Run:
         self.totals = self.sums
         while state.step < n_steps:
             rows, rows_of_parts = order[state.step], self.data.rows_of_step(state.step, n_steps)
-            inputs = self._inputs_for(rows)
+            inputs = self._inputs_for(on_device[state.step])
             here = [rows_of_parts[part] for part in self.data.parts]
-            self.noise.fill(inputs, here, state.epoch, state.step)
+            self.noise.prepare(inputs, here, state.step)
             with self._watching_others():
                 self.runner.step(inputs, rows, n_rows_everywhere=sum(rows_of_parts))
                 state.step += 1

@@ -21,7 +21,7 @@ def pairwise_relu_sum(nodes: Tensor, edges: Tensor) -> Tensor:
 
     An edge of exactly 0 is absent: it takes no work, and its gradient is 0.
     """
-    if nodes.device.type == "cuda" and _has_triton():
+    if nodes.device.type == "cuda" and has_triton():
         from visl.nets.kernels import gpu  # imports Triton
 
         return gpu.pairwise_relu_sum(nodes, edges)
@@ -31,7 +31,7 @@ def pairwise_relu_sum(nodes: Tensor, edges: Tensor) -> Tensor:
 
 def reduction_over(edges: Tensor, n_ways: int) -> Callable[[Tensor], Tensor]:
     """`pairwise_relu_sum` over these edges, for several calls: what depends on the edges alone is done once."""
-    if edges.device.type == "cuda" and _has_triton():
+    if edges.device.type == "cuda" and has_triton():
         from visl.nets.kernels import gpu
 
         prepared = gpu.prepare(edges)
@@ -43,5 +43,6 @@ def reduction_over(edges: Tensor, n_ways: int) -> Callable[[Tensor], Tensor]:
 
 
 @functools.cache
-def _has_triton() -> bool:
+def has_triton() -> bool:
+    """Whether CUDA tensors have kernels of their own."""
     return importlib.util.find_spec("triton") is not None
