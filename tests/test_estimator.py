@@ -554,3 +554,9 @@ def test_an_unfitted_model_says_so() -> None:
 
     with pytest.raises(NotFittedError):
         VISL().transform(np.zeros((2, 2)))
+
+
+def test_an_ensemble_takes_a_table_whose_last_column_is_a_number() -> None:
+    model = VISL(groups=GROUPS, n_members=2, **{**SMALL, "epochs": 2}).fit(mixed_frame())
+    assert model.schema_.columns[-1].kind == "continuous"
+    assert np.isfinite(model.history_["loss"]).all()

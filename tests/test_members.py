@@ -231,3 +231,20 @@ def test_the_first_step_moves_each_member_by_its_own_rate(stage):
         moved = parameter.detach() - before[name]
         of_member = expected.view(3, *[1] * (moved.dim() - 1)).expand(moved.shape)
         torch.testing.assert_close(moved, of_member, rtol=1e-3, atol=1e-6, msg=name)
+
+
+@pytest.mark.parametrize("seeds", [[1], [1, 2]])
+def test_parts_of_fewer_rows_than_steps_leave_no_step_without_a_row(seeds):
+    schema = SCHEMAS["groups"]
+    data = TrainingData([random_table(schema, 5, seed=i) for i in range(2)], parts=[0, 1])
+    n_steps = data.n_steps(1)
+    assert min(sum(data.rows_of_step(step, n_steps)) for step in range(n_steps)) > 0
+    _, history = trained(schema, seeds, data, batch_size=1)
+    assert all(np.isfinite(record[term]) for record in history for term in TERMS)
+
+
+def test_steps_without_a_row_of_the_part_that_is_here_are_taken_by_members():
+    schema = SCHEMAS["groups"]
+    data = TrainingData([random_table(schema, 2, rate=0.9)], parts=[1], part_sizes=[9, 2])
+    _, history = trained(schema, [1, 2], data)
+    assert all(np.isfinite(record[term]) for record in history for term in TERMS)

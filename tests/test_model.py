@@ -263,6 +263,7 @@ ALL_KINDS = {  # each with narrow and wide columns
     "groups": group_wise([CONTINUOUS, BINARY], [(CATEGORICAL, 4), CATEGORICAL], [ORDINAL, CONTINUOUS, (ORDINAL, 5)]),
     "variables": variable_wise(CONTINUOUS, (CATEGORICAL, 2), BINARY, ORDINAL, (CATEGORICAL, 4), BINARY, (ORDINAL, 4)),
     "one kind": group_wise([BINARY] * 3, [BINARY]),
+    "a number last": group_wise([BINARY, CATEGORICAL], [ORDINAL, CONTINUOUS]),
 }
 
 

@@ -33,6 +33,12 @@ class TrainingData:
     parts: Sequence[int] = (0,)  # which parts of the data set the tables are
     part_sizes: Sequence[int] | None = None  # rows of every part, wherever it is; None: all parts are here
 
+    def __post_init__(self) -> None:
+        if self.of_members and len({table.n_rows for table in self.tables}) > 1:
+            raise AssertionError("members train on data sets of as many rows each")
+        if not self.of_members and len(self.tables) != len(self.parts):
+            raise AssertionError(f"{len(self.tables)} tables for parts {list(self.parts)}")
+
     @property
     def n_rows(self) -> int:
         """Of the data set of a member, in all processes."""
@@ -45,7 +51,8 @@ class TrainingData:
         return [self.tables[0].n_rows] if self.of_members else [table.n_rows for table in self.tables]
 
     def n_steps(self, batch_rows: int) -> int:
-        return -(-self.n_rows // batch_rows)
+        """At most as many as the largest part has rows: every step has one."""
+        return min(-(-self.n_rows // batch_rows), max(self.sizes))
 
     def rows_of_step(self, step: int, n_steps: int) -> list[int]:
         """How many rows of every part are in this step's batch, over all processes: even shares of each part."""
@@ -129,6 +136,9 @@ class CellStore:
     def batch(self, rows: Tensor, shape: BatchShape) -> Cells:
         """rows: (K, B) on the device"""
         K, B = rows.shape
+        if not B or not len(self.values):
+            nothing = rows.flatten()[:0]
+            return Cells(nothing, nothing, self.values[:0], K * B)
         first = self.starts[rows]
         ends = (self.starts[rows + 1] - first).cumsum(1)  # (K, B) cells up to the end of each row
         place = torch.arange(shape.n_cells, device=rows.device).expand(K, -1).contiguous()

@@ -90,7 +90,7 @@ class VislModel(nn.Module):
         return len(self.configs)
 
     def members(self) -> list[VislModel]:
-        """Each member as a model of its own, with copies of its tensors."""
+        """Each member as a model of its own, with copies of its tensors; a single one is this model itself."""
         if self.n_members == 1:
             return [self]
         return [self._member(k) for k in range(self.n_members)]

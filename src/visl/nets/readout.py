@@ -43,6 +43,7 @@ class ReadOut(nn.Module):
         widths = [LIKELIHOODS[column.kind].n_units(column) for column in schema.columns]
         first_unit, n_units = table_rows(schema, widths)
         self.width_of_kind = {kind: max(w for w, k in zip(widths, kinds, strict=True) if k == kind) for kind in kinds}
+        self.first_of_kind = {kind: kinds.index(kind) for kind in kinds}
         self.register_buffer("group", group_indices(schema).repeat(K), persistent=False)
         self.register_buffer("kind", torch.tensor([KINDS.index(kind) for kind in kinds]).repeat(K), persistent=False)
         self.register_buffer("first_unit", for_members(first_unit, K, n_units), persistent=False)
@@ -67,8 +68,12 @@ class ReadOut(nn.Module):
                 yield KindOutput(kind, cells, column, units, likelihood)
                 continue
             cells = _positions(self.kind[column] == KINDS.index(kind), kind, padding)
-            units = self._units(hidden, node[cells], column[cells], self.width_of_kind[kind])
-            yield KindOutput(kind, cells, column[cells], units, likelihood)
+            of_cells = column[cells]
+            if padding is not None:  # room to spare shows the last cell, whose column may be of another kind
+                is_kind = self.kind[of_cells] == KINDS.index(kind)
+                of_cells = torch.where(is_kind, of_cells, self.first_of_kind[kind])
+            units = self._units(hidden, node[cells], of_cells, self.width_of_kind[kind])
+            yield KindOutput(kind, cells, of_cells, units, likelihood)
 
     def _units(self, hidden: Tensor, node: Tensor, column: Tensor, width: int) -> Tensor:
         """(S, cells, width). A column narrower than the widest of its kind reads units that nobody looks at."""
