@@ -39,9 +39,15 @@ def only_part(part, *sizes):
     return TrainingData([tables(*sizes)[part]], parts=[part], part_sizes=sizes)
 
 
-def filled_inputs(seeds, n_rows, epoch=0, step=0, n_columns=D, n_groups=3, dim=4):
+def fill(inputs, seeds, parts, rows_of_part, epoch, step):
+    noise = Noise(seeds, parts, on_device=False)
+    noise.start_epoch(epoch, step + 1, CPU)
+    noise.prepare(inputs, rows_of_part, step)
+
+
+def filled_inputs(seeds, n_rows, epoch=0, step=0, n_groups=3, dim=4):
     inputs = StepInputs.empty(len(seeds), n_rows, n_groups, dim, CPU)
-    Noise(seeds, [0], n_columns, CPU).fill(inputs, [n_rows], epoch, step)
+    fill(inputs, seeds, [0], [n_rows], epoch, step)
     return inputs
 
 
@@ -99,7 +105,7 @@ def test_a_process_sees_the_rows_and_the_noise_that_its_part_has_in_the_whole(si
             inputs, parts = [], ((whole, shares), (mine, shares[1:]))
             for data, here in parts:
                 inputs.append(StepInputs.empty(2, sum(here), 3, 4, CPU))
-                Noise(seeds, data.parts, D, CPU).fill(inputs[-1], here, epoch, step)
+                fill(inputs[-1], seeds, data.parts, here, epoch, step)
             assert torch.equal(inputs[1].edges, inputs[0].edges)
             for name in ("rate", "key", "latent"):
                 found, expected = getattr(inputs[1], name), getattr(inputs[0], name)[:, shares[0] :]
@@ -203,10 +209,10 @@ def full_table(n_rows, n_columns):
 def test_shown_cells_follow_the_rates():
     schema = variable_wise(*[BINARY] * 200)
     cells = cells_of_members(schema, TrainingData([full_table(400, 200)]), torch.arange(400)[None])
-    inputs = filled_inputs([1], 400, n_columns=200)
-    assert hide_at_random(cells, torch.tensor([0.0]), inputs).min() == 1.0
+    inputs = filled_inputs([1], 400)
+    assert hide_at_random(cells, torch.tensor([0.0]), inputs, D).min() == 1.0
     for most in (0.5, 0.99):
-        shown = hide_at_random(cells, torch.tensor([most]), inputs)
+        shown = hide_at_random(cells, torch.tensor([most]), inputs, D)
         assert set(shown.tolist()) == {0.0, 1.0}
         hidden = 1 - shown.view(400, 200).mean(1)  # share of each row
         # U(0, most) in each row, give or take its 200 cells: mean most / 2, deviation most / sqrt(12).
@@ -218,8 +224,8 @@ def test_shown_cells_follow_the_rates():
 def test_cells_of_a_row_are_hidden_independently_of_each_other_and_of_other_rows():
     schema, n_rows = variable_wise(*[BINARY] * 20), 4000
     cells = cells_of_members(schema, TrainingData([full_table(n_rows, 20)]), torch.arange(n_rows)[None])
-    inputs = dataclasses.replace(filled_inputs([1], n_rows, n_columns=20), rate=torch.full((1, n_rows), 0.5))
-    shown = hide_at_random(cells, torch.tensor([1.0]), inputs).view(n_rows, 20)
+    inputs = dataclasses.replace(filled_inputs([1], n_rows), rate=torch.full((1, n_rows), 0.5))
+    shown = hide_at_random(cells, torch.tensor([1.0]), inputs, D).view(n_rows, 20)
     deviation = 1 / math.sqrt(n_rows)
     assert ((shown.mean(0) - 0.5).abs() < 5 * deviation / 2).all()
     columns = np.corrcoef(shown.numpy().T) - np.eye(20)
@@ -234,18 +240,18 @@ def test_what_is_hidden_does_not_depend_on_the_padding_or_on_other_rows():
     store = CellStore(data, SCHEMA, 1, CPU)
     rate = torch.tensor([0.9])
     exact, padded = (store.batch(rows, s) for s in (store.exact_shape(rows), store.common_shape([rows]).enlarged(2.0)))
-    shown = hide_at_random(exact, rate, inputs)
+    shown = hide_at_random(exact, rate, inputs, D)
     assert 0.2 < shown.mean() < 0.8
-    assert torch.equal(hide_at_random(padded, rate, inputs)[padded.padding.real], shown)
+    assert torch.equal(hide_at_random(padded, rate, inputs, D)[padded.padding.real], shown)
     some = torch.tensor([[21, 4, 13]])
-    fewer = StepInputs(some, inputs.rate[:, some[0]], inputs.key[:, some[0]], inputs.latent, inputs.edges)
-    found = hide_at_random(store.batch(some, store.exact_shape(some)), rate, fewer)
+    fewer = dataclasses.replace(inputs, rows=some, rate=inputs.rate[:, some[0]], key=inputs.key[:, some[0]])
+    found = hide_at_random(store.batch(some, store.exact_shape(some)), rate, fewer, D)
     expected = [shown[exact.row == row] for row in some[0]]
     assert torch.equal(found, torch.cat(expected))
     # Nor on the other columns that a row has: here every second cell is a gap.
     kept = np.arange(data.tables[0].n_cells) % 2 == 0
     sparse = cells_of_members(SCHEMA, TrainingData([data.tables[0].keep_cells(kept)]), rows)
-    assert torch.equal(hide_at_random(sparse, rate, inputs), shown[torch.from_numpy(kept)])
+    assert torch.equal(hide_at_random(sparse, rate, inputs, D), shown[torch.from_numpy(kept)])
 
 
 def test_what_is_hidden_does_not_depend_on_other_members():
@@ -253,14 +259,14 @@ def test_what_is_hidden_does_not_depend_on_other_members():
     rows = torch.stack([torch.arange(20), torch.arange(20).flip(0), torch.arange(20)])
     cells, rates = cells_of_members(SCHEMA, data, rows), torch.tensor([0.9, 0.5, 0.0])
     inputs = filled_inputs(seeds, 20)
-    shown = hide_at_random(cells, rates, inputs)
+    shown = hide_at_random(cells, rates, inputs, D)
     for k, seed in enumerate(seeds):
         alone = filled_inputs([seed], 20)
         for name in ("rate", "latent", "edges"):
             assert torch.equal(getattr(inputs, name)[k], getattr(alone, name)[0]), name
         found = shown[cells.padding.real & (cells.row // 20 == k)]
         own = cells_of_members(SCHEMA, data, rows[[k]])
-        assert torch.equal(found, hide_at_random(own, rates[[k]], alone))
+        assert torch.equal(found, hide_at_random(own, rates[[k]], alone, D))
         assert bool(found.all()) == (k == 2)
 
 
@@ -286,7 +292,7 @@ def test_noise_is_standard_normal_and_uniform():
 def test_noise_is_different_for_members_epochs_steps_and_parts():
     def noise(seed, epoch, step, part):
         inputs = StepInputs.empty(1, 6, 3, 4, CPU)
-        Noise([seed], [part], D, CPU).fill(inputs, [6], epoch, step)
+        fill(inputs, [seed], [part], [6], epoch, step)
         return inputs
 
     def same(a, b):

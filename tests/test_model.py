@@ -1,3 +1,4 @@
+import dataclasses
 import math
 
 import numpy as np
@@ -26,7 +27,7 @@ from core_helpers import (
 from visl.batches import CellStore, TrainingData
 from visl.errors import InputError
 from visl.graph.acyclicity import dag_penalty
-from visl.model import ElboTerms, LossWeights, gaussian_kl
+from visl.model import ElboTerms, GraphTerms, LossWeights, gaussian_kl
 from visl.nets.layout import Cells
 from visl.schema import BINARY, CATEGORICAL, CONTINUOUS, KINDS, ORDINAL
 from visl.table import Table
@@ -57,7 +58,8 @@ def test_gaussian_kl_equals_torch_distributions():
 
 def test_loss_by_hand():
     members = [[100.0, 7.0], [2000.0, 1000.0], [30.0, 0.0], [0.4, 2.0]]
-    terms = ElboTerms(*map(torch.tensor, members), n_rows=10)
+    nll, kl_latent, kl_edges, acyclicity = map(torch.tensor, members)
+    terms = ElboTerms(nll, kl_latent, GraphTerms(kl_edges, acyclicity), n_rows=10)
     weights = LossWeights(*map(torch.tensor, ([0.001, 0.01], [10.0, 3.0], [20.0, 5.0])))
     # 100 + .001 * 2000 + 10/40 (10 * 30 + 20 * .4), and 7 + .01 * 1000 + 10/40 (3 * 0 + 5 * 2)
     assert terms.loss(weights, n_rows_total=40).tolist() == pytest.approx([102 + 0.25 * 308, 17 + 0.25 * 10])
@@ -178,8 +180,8 @@ def test_graph_terms_by_hand():
     # Two open edges at .5 under a prior of .05; the penalty of a two-cycle of weights .5.
     model = build_model(variable_wise(CONTINUOUS, CONTINUOUS), initial_edge_probability=0.5)
     terms = elbo_terms(model, dense_cells([[0.1, 0.2]], torch.float32))
-    assert terms.kl_edges.item() == pytest.approx(1.6607312, rel=1e-6)
-    assert terms.acyclicity.item() == pytest.approx(2 * math.cosh(0.25) - 2, rel=1e-4)
+    assert terms.graph.kl_edges.item() == pytest.approx(1.6607312, rel=1e-6)
+    assert terms.graph.acyclicity.item() == pytest.approx(2 * math.cosh(0.25) - 2, rel=1e-4)
 
 
 def test_the_acyclicity_of_a_sample_is_that_of_the_graph_in_use(monkeypatch):
@@ -187,7 +189,7 @@ def test_the_acyclicity_of_a_sample_is_that_of_the_graph_in_use(monkeypatch):
     graph = torch.tensor([[[0.0, 0.9], [0.7, 0.0]]])
     monkeypatch.setattr(model.edges, "soften", lambda uniform: graph)
     terms = elbo_terms(model, dense_cells([[0.1, 0.2]], torch.float32))
-    assert torch.equal(terms.acyclicity, dag_penalty(graph))
+    assert torch.equal(terms.graph.acyclicity, dag_penalty(graph))
 
 
 def test_kl_latent_is_that_of_the_encoding():
@@ -286,8 +288,9 @@ def test_members_are_the_models_that_their_generators_give_alone(name, form):
         shown = (~hidden[real & (cells.row // 4 == k)]).double()
         own = cells_of(table, rows[k], torch.float64)
         expected = elbo_terms(alone, own, shown, noise=noise[[k]], uniform=uniform[[k]], backward=True)
-        for term in ("nll", "kl_latent", "kl_edges", "acyclicity"):
-            torch.testing.assert_close(getattr(terms, term)[k], getattr(expected, term)[0])
+        for found, right in ((terms, expected), (terms.graph, expected.graph)):
+            for term in (field.name for field in dataclasses.fields(found) if field.name not in ("graph", "n_rows")):
+                torch.testing.assert_close(getattr(found, term)[k], getattr(right, term)[0])
         expected.loss(loss_weights(alone), n_rows_total=7).sum().backward()
         for (parameter_name, a), b in zip(together.named_parameters(), alone.parameters(), strict=True):
             torch.testing.assert_close(a.grad[k], b.grad[0], msg=parameter_name)

@@ -191,8 +191,8 @@ class Noise:
     On a GPU with kernels of its own the noise is made inside the step, from seeds (`on_device`), for one part.
     """
 
-    def __init__(self, seeds: Sequence[int], parts: Sequence[int], n_columns: int, *, on_device: bool) -> None:
-        self.seeds, self.parts, self.n_columns, self.on_device = seeds, parts, n_columns, on_device
+    def __init__(self, seeds: Sequence[int], parts: Sequence[int], *, on_device: bool) -> None:
+        self.seeds, self.parts, self.on_device = seeds, parts, on_device
         self._device_seeds: Tensor | None = None  # (steps, NOISES, K)
 
     def start_epoch(self, epoch: int, n_steps: int, device: torch.device) -> None:

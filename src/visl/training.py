@@ -101,7 +101,7 @@ class _Run:
         self.device = model.noise_variance.device
         self.cells = CellStore(data, model.schema, model.n_members, self.device)
         on_device = self.device.type == "cuda" and has_triton() and engine.records and len(data.parts) == 1
-        self.noise = Noise(seeds, data.parts, len(model.schema.columns), on_device=on_device)
+        self.noise = Noise(seeds, data.parts, on_device=on_device)
         self.batch_rows = self.config.batch_rows(data.n_rows)
         self.n_steps = data.n_steps(self.batch_rows)
         self.sums = torch.zeros(len(TERMS), model.n_members, dtype=torch.float64, device=self.device)
