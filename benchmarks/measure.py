@@ -23,8 +23,6 @@ from visl.steps import Alone
 from visl.table import Table
 from visl.training import TrainingState, _Run
 
-STEPS = 6  # of an epoch, which is the unit that is timed
-
 
 @dataclass(frozen=True)
 class Case:
@@ -42,6 +40,7 @@ class Case:
     record: bool = True  # on a GPU: CUDA graphs
     present: float | None = None  # share of edges that are likely; None: the start of training
     device: str = "cpu"
+    steps: int = 6  # of an epoch, which is the unit that is timed
 
     def __str__(self) -> str:
         return f"M = {self.groups}, B = {self.rows}, d = {self.dim}, T = {self.rounds}"
@@ -72,8 +71,8 @@ def build(case: Case) -> _Run:
 
 
 def _table(case: Case, D: int, kind: str) -> Table:
-    """STEPS batches; each row has about its share of the cells."""
-    rng, n_rows = np.random.default_rng(0), case.rows * STEPS
+    """As many batches as steps; each row has about its share of the cells."""
+    rng, n_rows = np.random.default_rng(0), case.rows * case.steps
     counts = np.maximum(1, rng.binomial(D, case.observed, n_rows))
     columns = np.concatenate([np.sort(rng.choice(D, count, replace=False)) for count in counts])
     values = rng.random(len(columns))
@@ -84,7 +83,7 @@ def _table(case: Case, D: int, kind: str) -> Table:
 
 
 def stepper(case: Case) -> Callable[[], float]:
-    """A function that runs STEPS steps and gives the seconds of one."""
+    """A function that runs some steps and gives the seconds of one."""
     run = build(case)
 
     def steps() -> float:
@@ -93,7 +92,7 @@ def stepper(case: Case) -> Callable[[], float]:
             start = time.perf_counter()
             run.epoch(lambda state: False)
             run.close_epoch()  # waits for the device
-            return (time.perf_counter() - start) / STEPS
+            return (time.perf_counter() - start) / case.steps
 
     steps()  # compiles, warms up, records
     return steps
@@ -104,7 +103,7 @@ def side_by_side(cases: dict[str, Case], seconds: float) -> dict[str, float]:
     runs = {name: stepper(case) for name, case in cases.items()}
     times: dict[str, list[float]] = {name: [] for name in cases}
     start = time.perf_counter()
-    while time.perf_counter() - start < seconds or min(map(len, times.values())) < 3:
+    while time.perf_counter() - start < seconds or min(map(len, times.values())) < 2:
         for name, run in runs.items():
             times[name].append(run())
     return {name: statistics.median(values) for name, values in times.items()}
@@ -122,12 +121,17 @@ def _report_memory(case: Case) -> None:
         stepper(case)()
         print(torch.cuda.max_memory_allocated() / 2**20)
         return
-    import resource
-
     stepper(Case(3, 4, 4, 1, form=case.form))  # so that compiled code does not count
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    before = _memory("VmRSS")
+    Path("/proc/self/clear_refs").write_text("5")  # the peak starts anew; a child's would start with its parent's
     stepper(case)()
-    print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024)
+    print(_memory("VmHWM") - before)
+
+
+def _memory(name: str) -> float:
+    """MiB, as Linux counts them"""
+    (line,) = [line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith(name)]
+    return int(line.split()[1]) / 1024
 
 
 if __name__ == "__main__":
