@@ -42,15 +42,15 @@ class ReadOut(nn.Module):
         kinds = [column.kind for column in schema.columns]
         widths = [LIKELIHOODS[column.kind].n_units(column) for column in schema.columns]
         first_unit, n_units = table_rows(schema, widths)
-        self.width_of_kind = {kind: max(w for w, k in zip(widths, kinds, strict=True) if k == kind) for kind in kinds}
-        self.first_of_kind = {kind: kinds.index(kind) for kind in kinds}
+        present = [kind for kind in KINDS if kind in kinds]
+        self.width_of_kind = {kind: max(w for w, k in zip(widths, kinds, strict=True) if k == kind) for kind in present}
+        self.first_of_kind = {kind: kinds.index(kind) for kind in present}
         self.register_buffer("group", group_indices(schema).repeat(K), persistent=False)
         self.register_buffer("kind", torch.tensor([KINDS.index(kind) for kind in kinds]).repeat(K), persistent=False)
         self.register_buffer("first_unit", for_members(first_unit, K, n_units), persistent=False)
         self.hidden = NodeLinear(weight_set_of_group(schema), dim, dim, rngs)
         self.unit_weight = uniform_parameter((n_units, dim), dim, rngs)
         self.unit_bias = uniform_parameter((n_units,), dim, rngs)
-        present = [kind for kind in KINDS if kind in kinds]
         self.likelihoods = nn.ModuleDict({kind: LIKELIHOODS[kind](schema, variance, K) for kind in present})
 
     def forward(self, z: Tensor, row: Tensor, column: Tensor, padding: Padding | None = None) -> Iterator[KindOutput]:
