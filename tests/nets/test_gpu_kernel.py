@@ -238,3 +238,35 @@ def test_cpu_tensors_do_not_come_here(gpu, monkeypatch):
     monkeypatch.setattr(kernels.cpu, "available", lambda: False)
     arguments = inputs((1, 2, 3, 1, 2))
     assert torch.equal(kernels.pairwise_relu_sum(*arguments), plain.pairwise_relu_sum(*arguments))
+
+
+@interpreted
+def test_noise_is_normal_and_uniform_and_follows_from_each_members_seed():
+    from visl.nets.kernels import noise
+
+    seeds = torch.tensor([5, 2**61 + 3, 5])
+    normal, uniform, bits = torch.empty(3, 40, 50), torch.empty(3, 2000), torch.empty(3, 500, dtype=torch.long)
+    noise.fill_normal(seeds, normal)
+    noise.fill_uniform(seeds, uniform)
+    noise.fill_bits(seeds, bits)
+    for made in (normal, uniform, bits):
+        assert torch.equal(made[0], made[2])
+        assert not (made[0] == made[1]).any()
+    assert abs(normal[:2].mean()) < 5 / 4000**0.5
+    assert abs(normal[:2].square().mean() - 1) < 5 * (2 / 4000) ** 0.5
+    assert abs(uniform[:2].mean() - 0.5) < 5 / (12 * 4000) ** 0.5
+    assert uniform.min() >= 0
+    assert uniform.max() < 1
+    # Every one of the 64 bits is set in about half of the numbers.
+    share = ((bits[:2].flatten()[:, None] >> torch.arange(64)) & 1).float().mean(0)
+    assert (share - 0.5).abs().max() < 5 * 0.5 / 1000**0.5
+
+
+@interpreted
+def test_noise_does_not_depend_on_the_other_members():
+    from visl.nets.kernels import noise
+
+    alone, among = torch.empty(1, 1500), torch.empty(2, 1500)
+    noise.fill_normal(torch.tensor([7]), alone)
+    noise.fill_normal(torch.tensor([3, 7]), among)
+    assert torch.equal(among[1], alone[0])
