@@ -140,6 +140,8 @@ class _Run:
         if self.state.optimizer is not None:
             self.optimizer.load_state_dict(self.state.optimizer)
             self.state.optimizer = None
+            for group in self.optimizer.param_groups:  # the checkpoint may come from another device
+                group["capturable"] = self.device.type == "cuda"
         self.runner = StepRunner(
             self.model, self.optimizer, self.cells, self.noise, self.weights, self.max_rate, self.sums, self.engine,
             backward=self.stage == 2, n_rows_total=self.data.n_rows,
