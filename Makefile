@@ -1,8 +1,8 @@
-# Two commands: `make demo` and `make test`. Everything is installed, pinned, into .venv.
+# Two commands: `make demo` and `make test`; `make bench` measures speed and memory. Everything is installed, pinned, into .venv.
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: setup demo lint test test-slow clean
+.PHONY: setup demo lint test test-slow bench clean
 
 setup: .venv/.installed
 
@@ -26,6 +26,9 @@ test: lint
 
 test-slow: setup
 	$(BIN)/pytest -n auto -m slow
+
+bench: setup
+	$(BIN)/python -m benchmarks.run
 
 clean:
 	rm -rf .venv demo build dist src/*.egg-info
