@@ -61,7 +61,7 @@ def build(case: Case) -> _Run:
     model = VislModel(schema, config, torch.full((M, M), 0.05), rngs).to(case.device)
     if case.present is not None:
         likely = torch.rand(model.edges.logits.shape, generator=rngs[0]) < case.present
-        model.edges.absent_below = 1e-3
+        model.edges.absent_below = 1e-4
         with torch.no_grad():
             model.edges.logits.copy_(torch.where(likely, 4.0, -12.0))
     engine = Alone()

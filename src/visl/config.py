@@ -57,7 +57,7 @@ class Config:
     edge_prior: float = 0.05  # prior probability of each edge (paper)
     initial_edge_probability: float | None = None  # None: `default_edge_probability`, falls with the number of groups
     edge_temperature: float = 0.5  # of the Gumbel-softmax samples of the graph (paper)
-    absent_below: float = 1e-3  # a sampled edge below this is absent, and costs no work (ours); 0: none is (paper)
+    absent_below: float = 1e-4  # a sampled edge below this is absent, and costs no work (ours); 0: none is (paper)
     continuous_variance: float = 0.02  # Gaussian likelihood, on values scaled to [0, 1] (paper)
 
     # -- weights of the loss, relative to the likelihood summed over rows and columns
