@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -32,6 +32,7 @@ class TrainingData:
     of_members: bool = False
     parts: Sequence[int] = (0,)  # which parts of the data set the tables are
     part_sizes: Sequence[int] | None = None  # rows of every part, wherever it is; None: all parts are here
+    share: tuple[int, int] = (0, 1)  # (process, processes) that all have these tables: each takes its share of a batch
 
     def __post_init__(self) -> None:
         if self.of_members and len({table.n_rows for table in self.tables}) > 1:
@@ -49,6 +50,11 @@ class TrainingData:
         if self.part_sizes is not None:
             return self.part_sizes
         return [self.tables[0].n_rows] if self.of_members else [table.n_rows for table in self.tables]
+
+    def share_of_batch(self, n_rows: int) -> slice:
+        """Which of a batch's rows are this process's."""
+        process, processes = self.share
+        return slice(n_rows * process // processes, n_rows * (process + 1) // processes)
 
     def n_steps(self, batch_rows: int) -> int:
         """At most as many as the largest part has rows: every step has one."""
@@ -120,9 +126,10 @@ class CellStore:
             self._counts[KINDS[kind]] = np.diff(before)
 
     def exact_shape(self, rows: Tensor) -> BatchShape:
-        """Room for these rows, (K, B), of several members: padded, since members have different numbers of cells."""
-        n_cells = int(self._counts[""][rows.numpy()].sum(1).max(initial=0))
-        return BatchShape(n_cells) if len(rows) == 1 else self.common_shape([rows])
+        """Room for these rows, (K, B): padded if there are several members, which have different numbers of cells."""
+        if len(rows) > 1:
+            return self.common_shape([rows])
+        return BatchShape(int(self._counts[""][rows.numpy()].sum()))
 
     def common_shape(self, batches: Sequence[Tensor]) -> BatchShape:
         """Room for any of these batches, and at least one cell of padding."""
@@ -183,6 +190,11 @@ class StepInputs:
             edges=torch.empty((n_members, n_groups, n_groups), device=device),
             seeds=torch.empty((NOISES, n_members), dtype=torch.long, device=device),
         )
+
+    def some(self, rows: slice) -> StepInputs:
+        """Only these rows of the batch."""
+        own = {name: getattr(self, name)[:, rows] for name in ("rows", "rate", "key", "latent")}
+        return replace(self, **own)
 
 
 class Noise:

@@ -39,8 +39,8 @@ from visl.reading import Reading, read_table
 from visl.schema import CONTINUOUS, Schema
 from visl.scoring import score_hidden
 from visl.settings import check_share, check_threshold, config_of, generator_of, seed_of
-from visl.steps import Alone, Engine
-from visl.training import Interrupted, TrainingState, find_device, train
+from visl.steps import Alone, Engine, find_device
+from visl.training import Interrupted, TrainingState, train
 
 # Settings of the constructor that a preset fills in when they are None.
 PRESET_SETTINGS = ("epochs", "batch_size", "learning_rate", "latent_dim", "message_steps", "n_draws")
@@ -170,7 +170,7 @@ class VISL(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
             )  # fmt: skip
             self.training_seconds_ = time.monotonic() - begun  # of this process, from the table's understanding on
             if self.model_.config.calibrate_noise:
-                calibrate_noise(self.model_, data.tables[0], seed=self.seed_)
+                self._calibrate(data, engine)
             self._finish(history)
         except Interrupted:
             raise  # what there is goes into a checkpoint
@@ -179,6 +179,15 @@ class VISL(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
             self.__dict__.update(before)
             raise
         return self
+
+    def _calibrate(self, data: TrainingData, engine: Engine) -> None:
+        """On the largest part of the data, by the first process that has it: the same however many there are."""
+        largest = int(np.argmax(data.sizes))
+        own = list(data.parts).index(largest) if largest in data.parts else None
+        if own is not None:
+            calibrate_noise(self.model_, data.tables[own], seed=self.seed_)
+        found = engine.gather(None if own is None else self.model_.noise_variance.tolist())
+        self.model_.noise_variance.copy_(torch.tensor(next(variance for variance in found if variance is not None)))
 
     def _prepare(self, X: Any, set_aside: Sequence[Name], engine: Engine) -> TrainingData:
         """Everything up to training: the table understood, the model with its first weights."""
@@ -348,7 +357,7 @@ class VISL(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         if not same:
             raise InputError(
                 f"the checkpoint {checkpoint} is of another table or other settings: resume with those it was made "
-                "with, or start afresh without --resume"
+                "with (a folder with --devices too, if it had that), or start afresh without --resume"
             )
         self.seed_, self.random_state, self.model_ = learned["seed_"], document["random_state"], model
         return state

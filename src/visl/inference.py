@@ -9,7 +9,6 @@ around it nor on their order. Values are on the model's scale (see `Table`).
 from __future__ import annotations
 
 import copy
-import itertools
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
@@ -73,15 +72,16 @@ class Drawn:
         return gaussian_log_density(value, self.mean, self.variance)
 
 
-def _pooled(outputs: Sequence[KindOutput], members: Sequence[VislModel]) -> Drawn:
-    """The same cells' read-outs by every member."""
+def _pooled(outputs: Sequence[KindOutput], members: Sequence[VislModel], order: Tensor) -> Drawn:
+    """The same cells' read-outs by every member. order: (S,), where each draw is in them one after the other"""
     first = outputs[0]
     if first.likelihood.discrete:
         logs = torch.cat([output.likelihood.log_probabilities(output.units, output.column) for output in outputs])
-        return Drawn(first.kind, first.cells, first.column, logs, None, None)
+        return Drawn(first.kind, first.cells, first.column, logs[order], None, None)
     means = [output.units[..., 0] for output in outputs]
     variances = [m.noise_variance[0, first.column].expand(x.shape) for m, x in zip(members, means, strict=True)]
-    return Drawn(first.kind, first.cells, first.column, None, torch.cat(means), torch.cat(variances))
+    mean, variance = torch.cat(means)[order], torch.cat(variances)[order]
+    return Drawn(first.kind, first.cells, first.column, None, mean, variance)
 
 
 class Imputer:
@@ -100,14 +100,14 @@ class Imputer:
         rng = torch.Generator().manual_seed(seed)
         self.noise = torch.randn((n_draws, 1, M, d), generator=rng).to(self.device, self.dtype)
         uniform = torch.rand((n_draws, M, M), generator=rng).to(self.device, self.dtype)
-        bounds = [n_draws * k // model.n_members for k in range(model.n_members + 1)]
-        draws = [slice(*pair) for pair in itertools.pairwise(bounds)]
-        used = [(m, part) for m, part in zip(model.members(), draws, strict=True) if part.start < part.stop]
-        self.members = [copy.deepcopy(member).to(self.dtype) for member, _ in used]
-        self.draws_of_member = [part for _, part in used]
-        with torch.no_grad():
-            edges = [m.edges.soften(uniform[part]) for m, part in used]  # in the precision that was trained
+        # Draws go to the members in turn.
+        members = [copy.deepcopy(model)] if model.n_members == 1 else model.members()[:n_draws]
+        self.draws_of_member = [torch.arange(k, n_draws, len(members)) for k in range(len(members))]
+        self.draw_order = torch.cat(self.draws_of_member).argsort().to(self.device)
+        with torch.no_grad():  # in the precision that was trained
+            edges = [m.edges.soften(uniform[draws]) for m, draws in zip(members, self.draws_of_member, strict=True)]
         self.edges = [e.to(self.dtype) for e in edges]
+        self.members = [member.to(self.dtype) for member in members]
 
     def point(self, table: Table, asked: AskedCells) -> NDArray[np.float32]:
         """(cells,) mean of a continuous cell, most probable level of a discrete one."""
@@ -220,7 +220,7 @@ class Imputer:
                 for member, draws, edges in zip(self.members, self.draws_of_member, self.edges, strict=True)
             ]
             for outputs in zip(*of_members, strict=True):
-                yield chunk, _pooled(outputs, self.members)
+                yield chunk, _pooled(outputs, self.members, self.draw_order)
 
     def _chunks(self, asked: AskedCells) -> Iterator[tuple[NDArray[np.int64], slice]]:
         """Rows, and the slice of the asked cells that lies in them. A chunk's size depends on the model alone."""

@@ -23,7 +23,7 @@ from torch import Tensor, distributed, nn
 
 from visl.errors import InputError, ReportedElsewhere
 from visl.model import ElboTerms, GraphTerms, VislModel
-from visl.steps import Result
+from visl.steps import Result, find_device
 
 PROCESS_LOST = 3  # exit code
 LAUNCHED = "VISL_LAUNCHED"  # environment variable of processes that `launch` has started
@@ -81,7 +81,7 @@ class Parallel:
         for name in ("lightning.fabric", "lightning_fabric"):  # its greeting says nothing to our users
             logging.getLogger(name).setLevel(logging.WARNING)
         devices, num_nodes = _torchrun_sizes(devices, num_nodes)
-        accelerator = {"auto": "auto", "cpu": "cpu"}.get(device, "cuda")
+        accelerator = device if device in ("auto", "cpu") else find_device(device).type
         try:
             fabric = Fabric(accelerator=accelerator, devices=devices, num_nodes=num_nodes, strategy="ddp")
         except Exception as error:
@@ -132,7 +132,12 @@ class Parallel:
 
     def _gather(self, x: Tensor) -> list[Tensor]:
         everywhere = [torch.empty_like(x) for _ in range(self.world)]
-        distributed.all_gather(everywhere, x)
+        try:
+            distributed.all_gather(everywhere, x)
+        except RuntimeError as error:
+            if self.is_first:
+                raise InputError("another process has ended before training began: see what it says") from error
+            raise ReportedElsewhere from error
         return everywhere
 
     def agree(self, prepare: Callable[[], Result]) -> Result:
@@ -140,9 +145,12 @@ class Parallel:
         result, error = None, None
         try:
             result = prepare()
-        except (InputError, OSError, MemoryError) as failure:
+        except ReportedElsewhere:
+            raise
+        except Exception as failure:
             error = failure
-        messages = [message for message in self.gather(None if error is None else str(error)) if message is not None]
+        message = None if error is None else str(error) or type(error).__name__
+        messages = [message for message in self.gather(message) if message is not None]
         if messages and not self.is_first:
             raise ReportedElsewhere
         if error is not None:

@@ -53,17 +53,9 @@ def _prepare_whole(estimator: VISL, X: Any, engine: Engine) -> Prepared:
     group_of = resolve_groups(estimator.groups, source.names)
     schema = infer_schema(source, estimator.kinds, group_of, named=is_log or named)
     table = _known_table(encode(source, schema), schema)
-    data = TrainingData([table]) if engine.world == 1 else _share(table, engine)
+    data = TrainingData([table], share=(engine.rank, engine.world))
     prints = (table.fingerprint(ordered=ordered) for ordered in (False, True))
     return Prepared(schema, data, source.names, named and not is_log, *prints)
-
-
-def _share(table: Table, engine: Engine) -> TrainingData:
-    """This process's part of a table that every process has read whole."""
-    bounds = [table.n_rows * r // engine.world for r in range(engine.world + 1)]
-    sizes = [end - first for first, end in zip(bounds, bounds[1:], strict=False)]
-    own = table.take_rows(np.arange(bounds[engine.rank], bounds[engine.rank + 1]))
-    return TrainingData([own], parts=[engine.rank], part_sizes=sizes)
 
 
 def _prepare_parts(estimator: VISL, X: LogParts, engine: Engine) -> Prepared:

@@ -10,11 +10,25 @@ import torch
 from torch import Tensor
 
 from visl.batches import BatchShape, CellStore, Noise, StepInputs, hide_at_random
+from visl.errors import InputError
 from visl.model import ElboTerms, LossWeights, VislModel
 
 STEPS_BEFORE_RECORDING = 3  # so that libraries have set themselves up; they count like any other step
 Result = TypeVar("Result")
 SPARE_ROOM = 1.03  # a recorded step holds somewhat more cells than it needs now: recording again is slow
+
+
+def find_device(name: str) -> torch.device:
+    """The named device, "auto" being a GPU if there is one, after checking that it can be used."""
+    if name == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        device = torch.device(name)
+        torch.zeros(1, device=device)
+    except (RuntimeError, AssertionError, TypeError) as error:
+        reason = str(error).splitlines()[0]
+        raise InputError(f"device {name!r} cannot be used here ({reason}): use 'auto' or 'cpu'") from error
+    return device
 
 
 class Engine(Protocol):

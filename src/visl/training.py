@@ -21,6 +21,7 @@ from visl.steps import Alone, Engine, StepRunner, stage_optimizer
 from visl.table import Table
 
 ONE_THREAD_BELOW = 100_000  # floats of a batch's latent vectors, K * B * M * d
+OTHERS_LOST = re.compile(r"gloo|nccl|connection|socket|store|timed? ?out", re.IGNORECASE)  # in torch's words
 TERMS = ("loss", "nll", "kl_latent", "kl_edges", "acyclicity")
 
 
@@ -47,19 +48,6 @@ class TrainingState:
         return self.epoch == 0 and self.step == 0
 
 
-def find_device(name: str) -> torch.device:
-    """The named device, "auto" being a GPU if there is one, after checking that it can be used."""
-    if name == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    try:
-        device = torch.device(name)
-        torch.zeros(1, device=device)
-    except (RuntimeError, AssertionError, TypeError) as error:
-        reason = str(error).splitlines()[0]
-        raise InputError(f"device {name!r} cannot be used here ({reason}): use 'auto' or 'cpu'") from error
-    return device
-
-
 def train(
     model: VislModel,
     data: Table | TrainingData,
@@ -75,7 +63,7 @@ def train(
 
     seeds: one for each member. `should_stop` is asked after every step; True ends in `Interrupted`, whose state, with
     the model's tensors, goes on to exactly where an uninterrupted run would have ended. `keep` is called after every
-    epoch and may take a snapshot of that state, against the worst.
+    step and may take a snapshot of that state, against the worst.
     """
     data = TrainingData([data]) if isinstance(data, Table) else data
     state, config = state or TrainingState(), model.config
@@ -83,10 +71,8 @@ def train(
     with run.surroundings():
         while state.epoch < config.epochs:
             run.start_stage_if_due()
-            run.epoch(should_stop)
+            run.epoch(should_stop, keep)
             on_epoch(run.close_epoch())
-            if state.epoch < config.epochs:
-                keep(run.snapshot)
     return state.history
 
 
@@ -116,11 +102,8 @@ class _Run:
     def surroundings(self) -> Iterator[None]:
         floats = self.model.n_members * self.batch_rows * self.model.n_groups * self.config.latent_dim
         on_gpu = self.device.type == "cuda"
-        # CUDA graphs cannot be recorded on the stream that everything else waits for.
-        with _threads_for(floats), torch.cuda.stream(torch.cuda.Stream()) if on_gpu else nullcontext():
+        with _threads_for(floats), _side_stream() if on_gpu else nullcontext():
             yield
-            if on_gpu:
-                torch.cuda.current_stream().synchronize()
 
     @property
     def stage(self) -> int:
@@ -147,7 +130,11 @@ class _Run:
             backward=self.stage == 2, n_rows_total=self.data.n_rows,
         )  # fmt: skip
 
-    def epoch(self, should_stop: Callable[[TrainingState], bool]) -> None:
+    def epoch(
+        self,
+        should_stop: Callable[[TrainingState], bool],
+        keep: Callable[[Callable[[], TrainingState]], None] = lambda snapshot: None,
+    ) -> None:
         assert self.runner is not None
         state, n_steps = self.state, self.n_steps
         order = self.data.epoch_order(self.seeds, state.epoch, n_steps)
@@ -164,22 +151,27 @@ class _Run:
             inputs = self._inputs_for(on_device[state.step])
             here = [rows_of_parts[part] for part in self.data.parts]
             self.noise.prepare(inputs, here, state.step)
+            if self.data.share[1] > 1:
+                own = self.data.share_of_batch(rows.shape[1])
+                inputs, rows = inputs.some(own), rows[:, own]
             with self._watching_others():
                 self.runner.step(inputs, rows, n_rows_everywhere=sum(rows_of_parts))
                 state.step += 1
                 self.totals, stop = self.engine.share(self.sums, should_stop(state))
             if stop:
                 raise Interrupted(self.snapshot())
+            keep(self.snapshot)
 
     @contextmanager
     def _watching_others(self) -> Iterator[None]:
-        """A step that fails because another process has gone leaves the model as it was before."""
+        """Where another process has gone, the model is what it was after the last whole step.
+
+        (If it goes just after a step, the epoch's record lacks that step of the others.)
+        """
         try:
             yield
-        except torch.OutOfMemoryError:
-            raise
         except RuntimeError as error:
-            if self.engine.world == 1:
+            if self.engine.world == 1 or not OTHERS_LOST.search(str(error)):
                 raise
             # "[file:line] what happened. What programmers should do about it."
             reason = re.sub(r"^\[[^\]]*\]\s*", "", str(error).strip()).split(". ")[0].splitlines()[0]
@@ -231,6 +223,18 @@ class _Run:
 
     def _of_members(self, number: Callable[[Config], float]) -> Tensor:
         return torch.tensor([number(config) for config in self.model.configs], device=self.device)
+
+
+@contextmanager
+def _side_stream() -> Iterator[None]:
+    """CUDA graphs cannot be recorded on the stream that everything else waits for."""
+    outside, inside = torch.cuda.current_stream(), torch.cuda.Stream()
+    inside.wait_stream(outside)
+    try:
+        with torch.cuda.stream(inside):
+            yield
+    finally:
+        inside.synchronize()
 
 
 @contextmanager

@@ -96,11 +96,39 @@ def test_a_student_in_two_files_is_refused(log, tmp_path):
 
 
 @pytest.mark.slow
-def test_a_single_table_is_shared_out_by_rows(mixed_path, tmp_path):
-    done = visl("fit", mixed_path, "--id", "who", "--out", tmp_path / "m", *TINY, "--devices", 2, "--json")
+def test_a_single_table_is_shared_out_by_rows(run, mixed_path, tmp_path):
+    """Numbers among its columns, so that the noise of draws is calibrated too, and several members."""
+    options = ("--id", "who", *TINY, "--members", 2)
+    assert run("fit", mixed_path, "--out", tmp_path / "one", *options).exit_code == 0
+    done = visl("fit", mixed_path, "--out", tmp_path / "two", *options, "--devices", 2, "--json")
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["rows"] == 40
-    assert VISL.load(tmp_path / "m").n_rows_ == 40
+    alone, together = VISL.load(tmp_path / "one"), VISL.load(tmp_path / "two")
+    np.testing.assert_allclose(together.history_["loss"], alone.history_["loss"], rtol=1e-5)
+    found, expected = (model.model_.noise_variance.numpy() for model in (together, alone))
+    np.testing.assert_allclose(found, expected, rtol=1e-3)
+
+
+@pytest.mark.slow
+def test_files_of_different_types_are_refused(log, tmp_path):
+    folder = tmp_path / "log"
+    folder.mkdir()
+    for i, part in enumerate(sorted((log / "log").iterdir())[:2]):
+        frame = pd.read_parquet(part)
+        frame = frame.astype({"question": str}) if i else frame
+        frame.to_parquet(folder / part.name)
+    done = visl("fit", folder, *LOG, "--out", tmp_path / "m", *TINY, "--devices", 2)
+    assert done.returncode == 2
+    assert "write all files with the same types" in done.stderr
+    assert done.stderr.count("Error:") == 1
+
+
+@pytest.mark.slow
+def test_settings_that_every_process_refuses_are_refused_once(log, tmp_path):
+    done = visl(*fit(log, tmp_path / "m", "--devices", 2, "--members", 0))
+    assert done.returncode == 2
+    assert done.stderr.count("Error:") == 1
+    assert "n_members is 0" in done.stderr
 
 
 @pytest.mark.parametrize(

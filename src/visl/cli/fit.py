@@ -8,7 +8,7 @@ import shutil
 import sys
 import time
 from collections.abc import Callable
-from contextlib import nullcontext
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -24,10 +24,10 @@ if TYPE_CHECKING:
     from visl.estimator import VISL
     from visl.parallel import Parallel
     from visl.steps import Engine
-    from visl.training import TrainingState
+    from visl.training import Interrupted, TrainingState
 
 KNOWLEDGE, TRAINING = "What you know beforehand", "The model and its training"
-PROCESSES = "Several processes (pip install 'visl[parallel]')"
+PROCESSES = r"Several processes (pip install 'visl\[parallel]')"  # square brackets are Rich's markup
 SECONDS_BETWEEN_CHECKPOINTS = 300.0
 
 
@@ -168,7 +168,7 @@ def fit(
     """Learn a model from a table with gaps: how to fill them, and a graph between groups of columns.
 
     What kind each column is gets inferred and shown before training starts. Ctrl-C leaves a checkpoint beside the
-    model, and --resume goes on from it; so does a checkpoint of every few minutes, should the machine fail.
+    model, and a long fit also writes one every few minutes; --resume goes on from it.
 
     Example: visl fit answers.csv --id student --groups topics.csv --out model
     """
@@ -201,7 +201,8 @@ def fit(
     }
     together = engine or Alone()
     checkpoint = together.agree(lambda: _check_outputs(out, resume=resume, force=force))
-    with claim(out) if is_first else nullcontext():
+    with ExitStack() as claimed:
+        together.agree(lambda: claimed.enter_context(claim(out)) if is_first else None)
         X: Any
         if names is None:
             wide = together.agree(lambda: read_wide(table, row_label, drop or []))
@@ -288,17 +289,17 @@ def _fit(
     engine: Engine,
 ) -> VISL:
     from visl.estimator import VISL
-    from visl.parallel import PROCESS_LOST
+    from visl.parallel import PROCESS_LOST, under_torchrun
     from visl.training import Interrupted
 
     model = VISL(**settings)
     config = model._config()
-    signals, progress = StopSignals(once=engine.world > 1), TrainingProgress(talk, config.epochs)
+    signals, progress = StopSignals(once=under_torchrun()), TrainingProgress(talk, config.epochs)
 
     def on_start() -> None:
         show(model)
         signals.worth_keeping = True
-        progress.start(model.n_rows_, config.batch_size)
+        progress.start(model.n_rows_, config.batch_rows(model.n_rows_))
 
     def should_stop(state: TrainingState) -> bool:
         return progress.on_step(state) or signals.received is not None
@@ -311,8 +312,8 @@ def _fit(
             model._save_checkpoint(checkpoint, snapshot())
             kept_at = time.monotonic()
 
-    try:
-        with signals(), progress():
+    with signals(), progress():
+        try:
             return model._fit(
                 X,
                 on_start=on_start,
@@ -323,21 +324,23 @@ def _fit(
                 keep=keep,
                 engine=engine,
             )
-    except Interrupted as stop:
-        code = PROCESS_LOST if stop.lost else EXIT_CODES.get(signals.received or 0, INTERRUPTED)
-        if engine.rank == 0:
-            model._save_checkpoint(checkpoint, stop.state)
-            happened = f"lost another process ({stop.lost})" if stop.lost else "interrupted"
-            error_line(
-                f"{happened} in epoch {stop.state.epoch + 1} of {config.epochs}; the checkpoint is {checkpoint}. "
-                f"Go on with:\n  {_again()}"
-            )
-        elif stop.lost:
-            error_line(
-                f"process {engine.rank} lost another process ({stop.lost}) in epoch {stop.state.epoch + 1} of "
-                f"{config.epochs}; if it was the first, its last checkpoint, if any, is {checkpoint}"
-            )
-        raise typer.Exit(code) from None
+        except Interrupted as interruption:
+            stop = interruption
+            if engine.rank == 0:
+                model._save_checkpoint(checkpoint, stop.state)
+    _tell(stop, checkpoint, config.epochs, engine.rank)
+    raise typer.Exit(PROCESS_LOST if stop.lost else EXIT_CODES.get(signals.received or 0, INTERRUPTED))
+
+
+def _tell(stop: Interrupted, checkpoint: Path, epochs: int, rank: int) -> None:
+    """What happened, and how to go on."""
+    where = f"in epoch {stop.state.epoch + 1} of {epochs}"
+    lost = f"lost another process ({stop.lost})"
+    if rank == 0:
+        happened = lost if stop.lost else "interrupted"
+        error_line(f"{happened} {where}; the checkpoint is {checkpoint}. Go on with:\n  {_again()}")
+    elif stop.lost:
+        error_line(f"process {rank} {lost} {where}; if that was the first one, its last checkpoint is {checkpoint}")
 
 
 def _again() -> str:

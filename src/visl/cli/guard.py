@@ -91,7 +91,8 @@ def _explain(error: Exception) -> int:
     if debugging():
         traceback.print_exception(error)
     if isinstance(error, InputError):
-        error_line(str(error))
+        if os.environ.get("RANK", "0") == "0":  # of several processes, which all meet it, the first one speaks
+            error_line(str(error))
         return BAD_INPUT
     if isinstance(error, OSError):
         where = f" ({error.filename})" if error.filename else ""

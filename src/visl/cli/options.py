@@ -23,7 +23,12 @@ AsJson = Annotated[
 ]
 ModelFolder = Annotated[Path, typer.Argument(metavar="MODEL", help="The folder that `visl fit` wrote.")]
 TableFile = Annotated[
-    Path, typer.Argument(metavar="TABLE", help="CSV, TSV (also .gz), Parquet or Feather; empty cells are gaps.")
+    Path,
+    typer.Argument(
+        metavar="TABLE",
+        help="CSV, TSV (also .gz), Parquet or Feather; empty cells are gaps. A long log (--long) may be a folder of "
+        "Parquet files.",
+    ),
 ]
 RowLabel = Annotated[
     str | None,

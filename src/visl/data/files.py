@@ -79,7 +79,7 @@ def check_input(path: PathLike) -> str:
 def check_file(path: PathLike) -> None:
     file = Path(path)
     if file.is_dir():
-        raise InputError(f"{path} is a folder: name a file in it")
+        raise InputError(f"{path} is a folder: name a file in it (a long log, with --long, may be a folder)")
     if not file.exists():
         raise InputError(f"file {path} does not exist: check its name and folder")
     try:

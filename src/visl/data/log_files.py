@@ -30,8 +30,8 @@ def read_columns(
     _check_shard(shard)
     if Path(path).is_dir():
         files = log_files(path)
-        _check_alike(files, names)
-        return _columns_of(_share(path, files, shard), names), False
+        check_alike(files, names)
+        return _columns_of(share_of(path, files, shard), names), False
     if shard is not None and shard[1] > 1:
         raise InputError(
             f"{path} is one file for {shard[1]} processes: split it into a folder of at least {shard[1]} Parquet "
@@ -74,7 +74,7 @@ def _check_shard(shard: Shard | None) -> None:
         raise InputError(f"shard {shard} is no share of a log: give (process, processes), the first counted from 0")
 
 
-def _share(folder: PathLike, files: list[Path], shard: Shard | None) -> list[Path]:
+def share_of(folder: PathLike, files: list[Path], shard: Shard | None) -> list[Path]:
     process, processes = shard or (0, 1)
     if len(files) < processes:
         raise InputError(
@@ -84,7 +84,7 @@ def _share(folder: PathLike, files: list[Path], shard: Shard | None) -> list[Pat
     return files[process::processes]
 
 
-def _check_alike(files: list[Path], names: Sequence[str]) -> None:
+def check_alike(files: list[Path], names: Sequence[str]) -> None:
     """All files, also those that other processes read: what is a number here must be one there."""
     expected: dict[str, pa.DataType] = {}
     for file in files:

@@ -16,7 +16,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from visl.data.codec import describe_columns, summarise_columns
-from visl.data.log_files import log_files
+from visl.data.log_files import check_alike, log_files, share_of
 from visl.data.long import LongLog, read_long
 from visl.data.outputs import PathLike
 from visl.data.source import Name, Source
@@ -48,12 +48,10 @@ def read_parts(
 ) -> LogParts:
     """The files that are this process's: every so many of them, in order of their names."""
     files = log_files(folder)
-    if len(files) < processes:
-        raise InputError(
-            f"{folder} has {len(files)} Parquet files for {processes} processes: split the log into at least that many"
-        )
+    own = share_of(folder, files, (process, processes))
+    check_alike(files, (row, column, value))
     numbers = range(process, len(files), processes)
-    return LogParts([read_long(files[i], row, column, value, duplicates) for i in numbers], numbers, len(files))
+    return LogParts([read_long(file, row, column, value, duplicates) for file in own], numbers, len(files))
 
 
 def summarise(source: Source, kinds: Any = None) -> dict[str, Any]:

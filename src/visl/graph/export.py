@@ -48,6 +48,7 @@ def to_dot(graph: nx.DiGraph) -> str:
         # probability and adjacency are no attributes of Graphviz, which passes on what it does not know.
         shown = f'label="{probability:.2f}", penwidth={0.5 + 2.5 * probability:.2f}'
         kept = f"probability={_dot_number(probability)}, adjacency={_dot_number(adjacency)}"
+        kept += f", spread={_dot_number(edge['spread'])}" if "spread" in edge else ""
         lines.append(f"  {_dot_id(source)} -> {_dot_id(target)} [{shown}, {kept}];")
     return "\n".join([*lines, "}"]) + "\n"
 
@@ -64,6 +65,7 @@ def to_json(graph: nx.DiGraph, probabilities: Probabilities, names: Sequence[Nam
                 "to": _plain(target),
                 "probability": float(edge["probability"]),
                 "adjacency": float(edge["adjacency"]),
+                **({"spread": float(edge["spread"])} if "spread" in edge else {}),
             }
             for source, target, edge in graph.edges(data=True)
         ],

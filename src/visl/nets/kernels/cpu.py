@@ -90,7 +90,7 @@ def list_edges(edges: Tensor, n_ways: int) -> Listed:
 
 
 def _spread(index: NDArray, count: NDArray, partial: NDArray) -> Tensor:
-    """The reverse of `_listed`, summed over the slices in their order. -> (R, M, M)"""
+    """The reverse of `list_edges`, summed over the slices in their order. -> (R, M, M)"""
     R, _, _, M, _ = index.shape
     edges = np.zeros((R, M, M), partial.dtype)
     _simd().spread_edges(index, count, partial, edges)
