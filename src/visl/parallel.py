@@ -57,8 +57,8 @@ def launch(devices: int, words: Sequence[str]) -> int:
     try:
         elastic_launch(config, sys.executable)("-m", "visl", *words)
     except ChildFailedError as error:
-        codes = [failure.exitcode for failure in error.failures.values()]
-        return PROCESS_LOST if min(codes) < 0 else max(codes)
+        _, first = error.get_first_failure()  # the others were then told to end
+        return PROCESS_LOST if first.exitcode < 0 else int(first.exitcode)
     except SignalException as error:
         return 128 + error.sigval
     return 0
