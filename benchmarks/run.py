@@ -10,13 +10,13 @@ import argparse
 import json
 import os
 import platform
+import shlex
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
-from pathlib import Path
 
 import torch
 
@@ -91,8 +91,8 @@ def sparse(seconds: float) -> None:
     dense = Case(222, 25, 32, 3, device=DEVICE)
     edges = {"all edges": dense, **{f"{share:.0%} present": replace(dense, present=share) for share in (0.1, 0.02)}}
     times = side_by_side(edges, seconds)
-    rows = [[name, ms(t), f"{times['all edges'] / t:.1f}x"] for name, t in times.items()]
-    table(f"Sparse graphs, {dense}", ["edges", "step", "faster"], rows)
+    rows = [[name, ms(t), f"{times['all edges'] / t:.1f}x", mib(edges[name])] for name, t in times.items()]
+    table(f"Sparse graphs, {dense}", ["edges", "step", "faster", "memory"], rows)
 
 
 def growth(seconds: float) -> None:
@@ -113,39 +113,36 @@ def growth(seconds: float) -> None:
     for_rows = [[B, ms(t), f"{t / int(B) * 1e6:.3g} us"] for B, t in times.items()]
     table("A step as its rows double (40 groups of 50 columns, 5 % observed)", ["B", "step", "for each row"], for_rows)
 
+    def epochs() -> Iterator[list[str]]:
+        for n_rows in (2000, 4000, 8000, 16000):
+            case = Case(40, 100, 16, 3, columns=2000, observed=0.05, stage=1, device=DEVICE, steps=n_rows // 100)
+            time = side_by_side({"": case}, seconds / 4)[""] * case.steps
+            yield [f"{n_rows:,}", f"{time:.3g} s", f"{time / n_rows * 1e6:.3g} us", mib(case)]
+
+    header = ["N", "epoch", "for each row", "memory"]
+    table("An epoch as the number of rows doubles (the same columns, batches of 100)", header, epochs())
+
 
 def processes(seconds: float) -> None:
-    """One process against two."""
-    with tempfile.TemporaryDirectory() as folder:
-        log = Path(folder) / "class"
-        sizes = [
-            "--students",
-            "10000",
-            "--topics",
-            "120",
-            "--questions",
-            "2000",
-            "--answers",
-            "500000",
-            "--shards",
-            "2",
-        ]
-        _visl("simulate", "log", "--out", str(log), *sizes, "--shards", "2")
-        fit = ["fit", str(log / "log"), "--long", "--row", "student", "--column", "question", "--value", "correct"]
-        fit += ["--groups", str(log / "topics.csv"), "--epochs", "2", "--latent-dim", "16", "--force", "--json"]
-        fit += ["--batch-size", "500", "--quiet"]
-        rows, first = [], None
-        for devices in ("1", "2"):
-            found = json.loads(
-                _visl(*fit, "--device", "cpu", "--devices", devices, "--out", str(Path(folder) / "model"))
-            )
-            first = first or found["training_seconds"]
-            rows.append([devices, f"{found['training_seconds']:.1f} s", f"{first / found['training_seconds']:.2f}x"])
-    table(
-        "Two epochs of 10,000 students x 2000 questions in 120 topics, batches of 500, one thread a process",
-        ["processes", "training", "faster"],
-        rows,
-    )
+    """One process against two, on the CPU."""
+    log_size = shlex.split("--students 10000 --topics 120 --questions 2000 --answers 500000 --shards 2")
+    names = shlex.split("--long --row student --column question --value correct")
+    settings = shlex.split("--epochs 2 --latent-dim 16 --batch-size 500 --device cpu --force --quiet --json")
+
+    def rows() -> Iterator[list[str]]:
+        first = None
+        with tempfile.TemporaryDirectory() as folder:
+            log, out = f"{folder}/class", f"{folder}/model"
+            _visl("simulate", "log", "--out", log, *log_size)
+            for devices in ("1", "2"):
+                fit = ["fit", f"{log}/log", *names, "--groups", f"{log}/topics.csv", *settings, "--out", out]
+                found = json.loads(_visl(*fit, "--devices", devices))
+                time, memory = found["training_seconds"], found["peak_memory"]
+                first = first or time
+                yield [devices, f"{time:.1f} s", f"{first / time:.2f}x", f"{memory / 2**20:,.0f} MiB"]
+
+    title = "Two epochs of 10,000 students x 2000 questions in 120 topics, batches of 500, one thread a process"
+    table(title, ["processes", "training", "faster", "memory of the first, the program included"], rows())
 
 
 def _visl(*arguments: str) -> str:

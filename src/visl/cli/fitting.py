@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -98,6 +99,7 @@ def summarise(
         "seed": model.random_state,
         "seconds": round(seconds, 3),
         "training_seconds": round(model.training_seconds_, 3),
+        "peak_memory": peak_memory(),
         "loss": float(model.history_["loss"].iloc[-1]),
         "edges": edge_records(model),
         "notices": model.notices_,
@@ -116,6 +118,15 @@ def summarise(
         f"  {_impute_line(table, out, names)}",
         f"  visl graph {shlex.quote(str(out))} --out graph.png",
     )
+
+
+def peak_memory() -> int | None:
+    """Bytes that this process has held at most; None where the system does not tell."""
+    try:
+        import resource
+    except ImportError:  # Windows
+        return None
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
 
 
 def _title(n_edges: int) -> str | None:
