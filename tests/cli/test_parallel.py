@@ -41,6 +41,16 @@ def fit(log: Path, out: Path, *options: object) -> list[object]:
     return ["fit", log / "log", *LOG, "--groups", log / "topics.csv", "--out", out, *TINY, *options]
 
 
+def with_second_file(log: Path, tmp_path: Path, changed) -> Path:
+    """A log of the first two files, the second one changed."""
+    folder = tmp_path / "log"
+    folder.mkdir()
+    first, second = sorted((log / "log").iterdir())[:2]
+    pd.read_parquet(first).to_parquet(folder / first.name)
+    changed(pd.read_parquet(second)).to_parquet(folder / second.name)
+    return folder
+
+
 @pytest.fixture(scope="module")
 def one(log, tmp_path_factory) -> Path:
     out = tmp_path_factory.mktemp("one") / "m"
@@ -82,13 +92,11 @@ def test_what_is_wrong_is_said_once(log, tmp_path):
 
 @pytest.mark.slow
 def test_a_student_in_two_files_is_refused(log, tmp_path):
-    folder = tmp_path / "log"
-    folder.mkdir()
-    for i, part in enumerate(sorted((log / "log").iterdir())[:2]):
-        frame = pd.read_parquet(part)
-        if i == 1:
-            frame.loc[0, "student"] = 1  # who is in the first file as well
-        frame.to_parquet(folder / part.name)
+    def who_is_in_the_first_file_as_well(frame):
+        frame.loc[0, "student"] = 1
+        return frame
+
+    folder = with_second_file(log, tmp_path, who_is_in_the_first_file_as_well)
     done = visl("fit", folder, *LOG, "--out", tmp_path / "m", *TINY, "--devices", 2)
     assert done.returncode == 2
     assert "student 1 has values in more than one file" in done.stderr
@@ -111,12 +119,7 @@ def test_a_single_table_is_shared_out_by_rows(run, mixed_path, tmp_path):
 
 @pytest.mark.slow
 def test_files_of_different_types_are_refused(log, tmp_path):
-    folder = tmp_path / "log"
-    folder.mkdir()
-    for i, part in enumerate(sorted((log / "log").iterdir())[:2]):
-        frame = pd.read_parquet(part)
-        frame = frame.astype({"question": str}) if i else frame
-        frame.to_parquet(folder / part.name)
+    folder = with_second_file(log, tmp_path, lambda frame: frame.astype({"question": str}))
     done = visl("fit", folder, *LOG, "--out", tmp_path / "m", *TINY, "--devices", 2)
     assert done.returncode == 2
     assert "write all files with the same types" in done.stderr

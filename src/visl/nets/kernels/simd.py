@@ -5,6 +5,9 @@ what the processor has. A chunk is four vectors side by side: enough to hide the
 
 The B * h numbers of a node, for one way, are its columns. A block of them is copied to rows of contiguous memory, one
 row for each node, that stay in the nearest caches; there the weight of an edge multiplies whole chunks.
+
+Vectors and loops stay in one file: Numba keeps compiled loops until their own file changes, and would not notice
+a change of the vectors in another one.
 """
 
 from __future__ import annotations
