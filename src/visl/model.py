@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor, nn
@@ -78,11 +78,13 @@ class VislModel(nn.Module):
             torch.tensor([c.edge_temperature for c in configs]),
             absent_below=config.absent_below,
         )
-        self.encoder = Encoder(schema, d, rngs)
+        # As if every column were a group of several: then it has networks of its own.
+        form = schema if config.shared_networks else replace(schema, grouped=True)
+        self.encoder = Encoder(form, d, rngs)
         self.messages = MessagePassing(d, config.message_steps, rngs, keep_own=config.keep_own)
         # What tells the groups apart where networks are shared: without it only the graph does.  (K, M, d)
         self.group_embedding = uniform_parameter((M, d), d, rngs) if config.group_embeddings else None
-        self.readout = ReadOut(schema, d, config.continuous_variance, rngs)
+        self.readout = ReadOut(form, d, config.continuous_variance, rngs)
         self.register_buffer("noise_variance", torch.full((K, len(schema.columns)), config.continuous_variance))
 
     @property
