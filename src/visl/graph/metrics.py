@@ -53,7 +53,7 @@ def edge_auroc(probabilities: ArrayLike, truth: ArrayLike) -> float:
 
     NaN where it is undefined: the truth has no edge, or every edge.
     """
-    return auroc(*_ordered_pairs(probabilities, truth))
+    return auroc(*ordered_pairs(probabilities, truth))
 
 
 def edge_aupr(probabilities: ArrayLike, truth: ArrayLike) -> float:
@@ -61,7 +61,17 @@ def edge_aupr(probabilities: ArrayLike, truth: ArrayLike) -> float:
 
     Not the trapezoid that `measures.aupr` is for cells. NaN where the truth has no edge.
     """
-    return average_precision(*_ordered_pairs(probabilities, truth))
+    return average_precision(*ordered_pairs(probabilities, truth))
+
+
+def ordered_pairs(probabilities: ArrayLike, truth: ArrayLike) -> tuple[FloatArray, BoolArray]:
+    """Both without the diagonal, flat.  (M, M) -> (M (M - 1),)"""
+    scores, edges = np.asarray(probabilities, dtype=np.float64), _edges(truth, "truth")
+    _check_same_shape(scores, edges, "probabilities")
+    off_diagonal = ~np.eye(len(edges), dtype=bool)
+    if not np.isfinite(scores[off_diagonal]).all():
+        raise InputError("probabilities hold NaN or infinity: give a number for every ordered pair")
+    return scores[off_diagonal], edges[off_diagonal]
 
 
 def _edges(matrix: ArrayLike, name: str) -> BoolArray:
@@ -98,13 +108,3 @@ def _recall_precision_f1(right: int, n_true: int, n_predicted: int) -> tuple[flo
         return 1.0, 1.0, 1.0
     # 2 R P / (R + P) with R = right / n_true and P = right / n_predicted
     return _ratio(right, n_true), _ratio(right, n_predicted), _ratio(2 * right, n_true + n_predicted)
-
-
-def _ordered_pairs(probabilities: ArrayLike, truth: ArrayLike) -> tuple[FloatArray, BoolArray]:
-    """Both without the diagonal, flat.  (M, M) -> (M (M - 1),)"""
-    scores, edges = np.asarray(probabilities, dtype=np.float64), _edges(truth, "truth")
-    _check_same_shape(scores, edges, "probabilities")
-    off_diagonal = ~np.eye(len(edges), dtype=bool)
-    if not np.isfinite(scores[off_diagonal]).all():
-        raise InputError("probabilities hold NaN or infinity: give a number for every ordered pair")
-    return scores[off_diagonal], edges[off_diagonal]
