@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
-from sklearn.metrics import auc, average_precision_score, precision_recall_curve, roc_auc_score
 
+from visl import measures
 from visl.data.codec import decode
 from visl.inference import AskedCells, Imputer
 from visl.schema import BINARY, CATEGORICAL, CONTINUOUS, Column, Schema
@@ -76,17 +76,17 @@ def _predicted_cells(
 def _scores(cells: pd.DataFrame, name: Any, kind: str) -> dict[str, Any]:
     number, discrete = cells[cells["kind"] == CONTINUOUS], cells[cells["kind"] != CONTINUOUS]
     binary, ordered = cells[cells["kind"] == BINARY], cells[cells["kind"] != CATEGORICAL]
-    error = number["point"].astype(np.float64) - number["truth"]
+    point, truth, span = (number[field].astype(np.float64) for field in ("point", "truth", "span"))
     return {
         "column": name,
         "kind": kind,
         "cells": len(cells),
-        "rmse": _mean((error * number["span"]) ** 2) ** 0.5,
-        "rmse_scaled": _mean(error**2) ** 0.5,
-        "accuracy": _mean(discrete["point"] == discrete["truth"]),
+        "rmse": measures.rmse(point * span, truth * span),
+        "rmse_scaled": measures.rmse(point, truth),
+        "accuracy": measures.accuracy(discrete["point"], discrete["truth"]),
         **_ranking(binary),
-        "log_likelihood": _mean(cells["log_prob"]),
-        "coverage": _mean((ordered["truth"] >= ordered["low"]) & (ordered["truth"] <= ordered["high"])),
+        "log_likelihood": measures.mean_log_likelihood(cells["log_prob"]),
+        "coverage": measures.interval_coverage(ordered["low"], ordered["high"], ordered["truth"]),
     }
 
 
@@ -94,13 +94,8 @@ def _ranking(binary: pd.DataFrame) -> dict[str, float]:
     truth, score = binary["truth"].to_numpy(), binary["positive"].to_numpy()
     if len(np.unique(truth)) < 2:
         return dict.fromkeys(("auroc", "aupr", "average_precision"), np.nan)
-    precision, recall, _ = precision_recall_curve(truth, score)
     return {
-        "auroc": float(roc_auc_score(truth, score)),
-        "aupr": float(auc(recall, precision)),
-        "average_precision": float(average_precision_score(truth, score)),
+        "auroc": measures.auroc(score, truth),
+        "aupr": measures.aupr(score, truth),
+        "average_precision": measures.average_precision(score, truth),
     }
-
-
-def _mean(values: pd.Series) -> float:
-    return float(np.mean(values)) if len(values) else np.nan

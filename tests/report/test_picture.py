@@ -14,7 +14,7 @@ from visl.report.across import spread
 from visl.report.picture import draw_graph, export_graph_or_picture, picture_bytes
 from visl.report.words import wrap
 
-LINES = {"solid": "-", "dashed": "--"}  # as older versions of matplotlib call them
+LINES = {"solid": "-", "dashed": "--", "dashdot": "-.", "dotted": ":"}  # as older versions of matplotlib call them
 
 
 def graph_of(names, *edges):
@@ -130,7 +130,7 @@ def test_truth_tells_four_cases_apart():
     arrows = patches(figure, FancyArrowPatch)
     assert len(arrows) == 4  # the reversed edge is not drawn a second time as missing
     assert len({to_hex(arrow.get_edgecolor()) for arrow in arrows}) == 4
-    assert [LINES.get(arrow.get_linestyle(), arrow.get_linestyle()) for arrow in arrows] == ["-", "-", "-", "--"]
+    assert [LINES.get(arrow.get_linestyle(), arrow.get_linestyle()) for arrow in arrows] == ["-", "-.", ":", "--"]
     (legend,) = figure.legends
     assert [text.get_text() for text in legend.get_texts()] == ["right", "wrong direction", "not true", "missing"]
 

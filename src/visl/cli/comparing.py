@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
-from sklearn.metrics import roc_auc_score
 
 from visl.cli.console import count
 from visl.data.demo import load_demo
@@ -18,6 +17,7 @@ from visl.data.files import read_table
 from visl.data.masks import hide
 from visl.estimator import VISL
 from visl.graph.metrics import edge_auroc, structure_scores
+from visl.measures import auroc
 
 HIDDEN, SEED = 0.1, 0  # share of the known answers that the fit never sees, and which
 
@@ -75,9 +75,9 @@ def hidden_scores(model: VISL, data: Class) -> dict[str, float]:
     return {
         "count": len(truth),
         "accuracy": float(((right > 0.5) == truth).mean()),
-        "auroc": float(roc_auc_score(truth, right)),
+        "auroc": auroc(right, truth),
         "baseline_accuracy": float(((mean > 0.5) == truth).mean()),
-        "baseline_auroc": float(roc_auc_score(truth, mean)),
+        "baseline_auroc": auroc(mean, truth),
     }
 
 

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from visl.errors import InputError
+from visl.measures import auroc, average_precision
 
 BoolArray = NDArray[np.bool_]
 FloatArray = NDArray[np.float64]
@@ -52,30 +53,25 @@ def edge_auroc(probabilities: ArrayLike, truth: ArrayLike) -> float:
 
     NaN where it is undefined: the truth has no edge, or every edge.
     """
-    scores, is_edge = _ordered_pairs(probabilities, truth)
-    n_edges = _count(is_edge)
-    n_others = is_edge.size - n_edges
-    if n_edges == 0 or n_others == 0:
-        return float("nan")
-    # Mann-Whitney: sum of the edges' ranks, less the least that it could be, over the number of comparisons.
-    wins = _mean_ranks(scores)[is_edge].sum() - n_edges * (n_edges + 1) / 2
-    return float(wins / (n_edges * n_others))
+    return auroc(*ordered_pairs(probabilities, truth))
 
 
 def edge_aupr(probabilities: ArrayLike, truth: ArrayLike) -> float:
-    """Average precision: sum over thresholds k of (recall_k - recall_(k-1)) * precision_k; over ordered pairs.
+    """Average precision, over ordered pairs, which a method of few different probabilities does not gain from.
 
-    Pairs of equal probability enter together, at one threshold. NaN where the truth has no edge.
+    Not the trapezoid that `measures.aupr` is for cells. NaN where the truth has no edge.
     """
-    scores, is_edge = _ordered_pairs(probabilities, truth)
-    n_edges = _count(is_edge)
-    if n_edges == 0:
-        return float("nan")
-    order = np.argsort(-scores, kind="stable")
-    last_of_tie = np.append(np.diff(scores[order]) != 0, True)
-    found = np.cumsum(is_edge[order])[last_of_tie]
-    precision = found / (np.flatnonzero(last_of_tie) + 1)
-    return float((np.diff(found, prepend=0) / n_edges) @ precision)
+    return average_precision(*ordered_pairs(probabilities, truth))
+
+
+def ordered_pairs(probabilities: ArrayLike, truth: ArrayLike) -> tuple[FloatArray, BoolArray]:
+    """Both without the diagonal, flat.  (M, M) -> (M (M - 1),)"""
+    scores, edges = np.asarray(probabilities, dtype=np.float64), _edges(truth, "truth")
+    _check_same_shape(scores, edges, "probabilities")
+    off_diagonal = ~np.eye(len(edges), dtype=bool)
+    if not np.isfinite(scores[off_diagonal]).all():
+        raise InputError("probabilities hold NaN or infinity: give a number for every ordered pair")
+    return scores[off_diagonal], edges[off_diagonal]
 
 
 def _edges(matrix: ArrayLike, name: str) -> BoolArray:
@@ -112,20 +108,3 @@ def _recall_precision_f1(right: int, n_true: int, n_predicted: int) -> tuple[flo
         return 1.0, 1.0, 1.0
     # 2 R P / (R + P) with R = right / n_true and P = right / n_predicted
     return _ratio(right, n_true), _ratio(right, n_predicted), _ratio(2 * right, n_true + n_predicted)
-
-
-def _ordered_pairs(probabilities: ArrayLike, truth: ArrayLike) -> tuple[FloatArray, BoolArray]:
-    """Both without the diagonal, flat.  (M, M) -> (M (M - 1),)"""
-    scores, edges = np.asarray(probabilities, dtype=np.float64), _edges(truth, "truth")
-    _check_same_shape(scores, edges, "probabilities")
-    off_diagonal = ~np.eye(len(edges), dtype=bool)
-    if not np.isfinite(scores[off_diagonal]).all():
-        raise InputError("probabilities hold NaN or infinity: give a number for every ordered pair")
-    return scores[off_diagonal], edges[off_diagonal]
-
-
-def _mean_ranks(scores: FloatArray) -> FloatArray:
-    """Ranks from 1, equal scores sharing the mean of theirs."""
-    _, position, counts = np.unique(scores, return_inverse=True, return_counts=True)
-    last_rank = np.cumsum(counts)
-    return (last_rank - (counts - 1) / 2)[position]

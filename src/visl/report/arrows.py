@@ -27,13 +27,13 @@ class Kind:
 
     label: str
     colour: str
-    line: Literal["-", "--"] = "-"
+    line: Literal["-", "--", "-.", ":"] = "-"  # one each, for readers who do not tell the colours apart
 
 
 LEARNED = Kind("learned", "#2F4B66")
 RIGHT = Kind("right", "#0072B2")
-REVERSED = Kind("wrong direction", "#E69F00")
-FALSE = Kind("not true", "#882255")
+REVERSED = Kind("wrong direction", "#E69F00", "-.")
+FALSE = Kind("not true", "#882255", ":")
 MISSING = Kind("missing", "#8C96A0", "--")
 
 

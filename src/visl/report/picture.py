@@ -36,15 +36,19 @@ def draw_graph(
     truth: Collection[Edge] | None = None,
     areas: Mapping[Any, str] | None = None,
     title: str | None = None,
+    numbered: bool = True,
 ) -> Figure:
-    """Each edge an arrow, stronger the more probable; where the true edges are given, coloured by right and wrong."""
+    """Each edge an arrow, stronger the more probable; where the true edges are given, coloured by right and wrong.
+
+    numbered: write the probabilities, unless there are too many.
+    """
     areas = areas or {}
     kinds = arrow_kinds(graph, None if truth is None else set(truth))
     joined, alone = _shown(graph, kinds)
     font = font_of(9.0 if len(graph) <= ALL_NODES_UP_TO else 7.0)
     labels = {name: wrap(str(name)) for name in [*joined, *alone]}
     sizes = box_sizes(labels, font)
-    numbered = graph.number_of_edges() <= PROBABILITIES_UP_TO
+    numbered = numbered and graph.number_of_edges() <= PROBABILITIES_UP_TO
     body = best_drawing(in_layers(joined, kinds), sizes, numbered)
     rest = bench(alone, sizes, max(body.width, BENCH_WIDTH))
 

@@ -1,0 +1,77 @@
+"""An answer against the truth: the numbers that the tables hold. A score that does not apply has no entry."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from visl import measures
+from visl.errors import InputError
+from visl.experiments.problem import BoolArray, FloatArray, Imputation, IntArray, Problem, Structure, Truth
+from visl.graph.acyclicity import project_to_dag
+from visl.graph.metrics import edge_aupr, edge_auroc, structure_scores
+from visl.schema import BINARY, CONTINUOUS
+
+
+def imputation_scores(problem: Problem, truth: Truth, imputation: Imputation) -> dict[str, float]:
+    """Over the asked cells: continuous and binary ones apart, likelihood over them all.
+
+    Coverage is over the cells that have an interval: one of NaN is none.
+    """
+    _check(problem, truth, imputation)
+    mean, values = imputation.mean, truth.values
+    kind_of_cell = np.array(problem.kinds)[problem.asked_column]
+    number, binary = kind_of_cell == CONTINUOUS, kind_of_cell == BINARY
+    scores: dict[str, float] = {}
+    if number.any():
+        scores |= _number_scores(mean[number], values[number], problem.asked_column[number])
+    if binary.any():
+        scores |= _binary_scores(mean[binary], values[binary])
+    if imputation.log_density is not None:
+        scores["log_likelihood"] = measures.mean_log_likelihood(imputation.log_density(values))
+    elif binary.any() and binary.all():  # of some of the cells it could not be compared with other methods'
+        scores["log_likelihood"] = measures.mean_log_likelihood(measures.bernoulli_log_likelihood(mean, values))
+    if imputation.low is not None and imputation.high is not None:
+        given = ~np.isnan(imputation.low) & ~np.isnan(imputation.high)  # some methods have intervals for numbers alone
+        scores["coverage"] = measures.interval_coverage(imputation.low[given], imputation.high[given], values[given])
+    return scores
+
+
+def _check(problem: Problem, truth: Truth, imputation: Imputation) -> None:
+    cells = problem.asked_column.shape
+    if not (imputation.mean.shape == truth.values.shape == cells):
+        raise InputError(f"mean {imputation.mean.shape}, truth {truth.values.shape}, cells {cells}: give one for each")
+    unanswered = np.flatnonzero(~np.isfinite(imputation.mean))
+    if len(unanswered):
+        raise InputError(f"{len(unanswered)} of the asked cells have no finite mean: give one for each cell")
+
+
+def _number_scores(mean: FloatArray, values: FloatArray, column: IntArray) -> dict[str, float]:
+    by_column = [measures.rmse(mean[column == j], values[column == j]) for j in np.unique(column)]
+    return {"rmse": measures.rmse(mean, values), "rmse_by_column": float(np.mean(by_column))}
+
+
+def _binary_scores(probability: FloatArray, values: FloatArray) -> dict[str, float]:
+    return {
+        "accuracy": measures.accuracy(probability > 0.5, values),
+        "auroc": measures.auroc(probability, values),
+        "aupr": measures.aupr(probability, values),
+        "average_precision": measures.average_precision(probability, values),
+    }
+
+
+def structure_record(truth_edges: BoolArray, structure: Structure) -> dict[str, Any]:
+    """Scores of the graph as the method gives it; where it has probabilities, of their order and of a DAG as well."""
+    record: dict[str, Any] = structure_scores(structure.edges, truth_edges).as_dict()
+    if structure.probabilities is not None:
+        record["edge_auroc"] = edge_auroc(structure.probabilities, truth_edges)
+        record["edge_aupr"] = edge_aupr(structure.probabilities, truth_edges)
+        dag_scores = structure_scores(_as_dag(structure.edges, structure.probabilities), truth_edges).as_dict()
+        record |= {f"dag_{name}": value for name, value in dag_scores.items()}
+    return record
+
+
+def _as_dag(edges: BoolArray, probabilities: FloatArray) -> BoolArray:
+    """Of the method's own edges, so that strengths that are no probabilities keep the method's own threshold."""
+    return project_to_dag(np.where(edges, probabilities, -np.inf), threshold=-np.inf)

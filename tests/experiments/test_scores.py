@@ -1,0 +1,103 @@
+import math
+
+import numpy as np
+import pytest
+
+from visl.errors import InputError
+from visl.experiments.problem import Imputation, Problem, Structure, Truth
+from visl.experiments.scores import imputation_scores, structure_record
+
+
+def problem(kinds: tuple[str, ...], asked: list[int]) -> Problem:
+    """asked: the column of each hidden cell, all of one row"""
+    D = len(kinds)
+    column = np.array(asked)
+    return Problem(np.zeros((3, D)), np.zeros((1, D)), np.zeros_like(column), column, kinds, np.arange(D))
+
+
+def graph(n_nodes: int, *edges: tuple[int, int]) -> np.ndarray:
+    matrix = np.zeros((n_nodes, n_nodes), dtype=bool)
+    for start, end in edges:
+        matrix[start, end] = True
+    return matrix
+
+
+def test_continuous_cells_pooled_and_by_column():
+    # Column 0: errors .3, .3, .3; column 1: error .1.
+    mean, values = np.array([0.3, 0.4, 0.5, 0.6]), np.array([0.0, 0.1, 0.2, 0.5])
+    asked = problem(("continuous", "continuous"), [0, 0, 0, 1])
+    scores = imputation_scores(asked, Truth(values), Imputation(mean))
+    assert scores == pytest.approx({"rmse": math.sqrt((3 * 0.09 + 0.01) / 4), "rmse_by_column": 0.2})
+
+
+def test_binary_cells():
+    asked = problem(("binary", "binary"), [0, 0, 1, 1])
+    scores = imputation_scores(asked, Truth(np.array([1.0, 0, 0, 1])), Imputation(np.array([0.9, 0.6, 0.5, 0.4])))
+    # At .5 itself the answer is 0, as argmax has it. By score: 1 0 0 1; thresholds' precisions 1, 1/2, 1/3, 1/2.
+    assert scores == pytest.approx(
+        {
+            "accuracy": 0.5,
+            "auroc": 2 / 4,
+            "aupr": 0.5 + 0.5 * (1 / 3 + 1 / 2) / 2,
+            "average_precision": 0.5 + 0.5 * 1 / 2,
+            "log_likelihood": np.mean(np.log([0.9, 0.4, 0.5, 0.4])),
+        }
+    )
+
+
+def test_mixed_cells_are_scored_apart():
+    asked = problem(("continuous", "binary"), [0, 1, 1])
+    scores = imputation_scores(asked, Truth(np.array([0.5, 1, 0])), Imputation(np.array([0.2, 0.7, 0.1])))
+    assert scores["rmse"] == scores["rmse_by_column"] == pytest.approx(0.3)
+    assert scores["accuracy"] == scores["auroc"] == 1
+    # Of the binary half alone it would not be comparable.
+    assert "log_likelihood" not in scores
+    assert "coverage" not in scores
+
+
+def test_density_and_intervals():
+    asked, values = problem(("continuous", "binary"), [0, 0, 1]), np.array([0.5, 0.9, 1.0])
+    answer = Imputation(
+        mean=np.array([0.5, 0.5, 0.5]),
+        low=np.array([0.4, 0.4, np.nan]),
+        high=np.array([0.6, 0.6, np.nan]),
+        log_density=lambda cells: -3.0 * cells,
+    )
+    scores = imputation_scores(asked, Truth(values), answer)
+    assert scores["log_likelihood"] == pytest.approx(-3 * 0.8)
+    assert scores["coverage"] == 0.5  # the binary cell has no interval
+
+
+def test_every_cell_must_be_answered():
+    asked = problem(("continuous",), [0, 0])
+    with pytest.raises(InputError, match="1 of the asked cells"):
+        imputation_scores(asked, Truth(np.zeros(2)), Imputation(np.array([0.1, np.nan])))
+    with pytest.raises(InputError, match="give one for each"):
+        imputation_scores(asked, Truth(np.zeros(2)), Imputation(np.zeros(3)))
+
+
+def test_structure_without_probabilities():
+    record = structure_record(graph(3, (0, 1), (1, 2)), Structure(graph(3, (0, 1), (2, 1))))
+    assert record["adjacency_f1"] == 1
+    assert record["orientation_f1"] == record["causal_accuracy"] == 0.5
+    assert record["shd"] == 1
+    assert not [name for name in record if name.startswith(("edge_", "dag_"))]
+
+
+def test_structure_with_probabilities():
+    # 0 -> 1 and 1 -> 0 are both above the threshold; the DAG keeps the more probable one, which is the true one.
+    probabilities = np.array([[0, 0.9, 0.1], [0.7, 0, 0.8], [0.2, 0.3, 0]])
+    record = structure_record(graph(3, (0, 1), (1, 2)), Structure(probabilities > 0.5, probabilities))
+    assert record["shd"] == 1
+    assert record["orientation_recall"] == 0.5
+    assert record["edge_auroc"] == record["edge_aupr"] == 1
+    assert record["dag_shd"] == 0
+    assert record["dag_orientation_f1"] == record["dag_causal_accuracy"] == 1
+
+
+def test_strengths_keep_the_method_s_own_threshold():
+    # Strengths around 3, and negative ones: only what the method calls an edge can be in the DAG.
+    strengths = np.array([[0, 4.0, 2.0], [3.0, 0, -1.0], [2.5, 1.0, 0]])
+    edges = graph(3, (0, 1), (1, 0), (1, 2))
+    record = structure_record(graph(3, (0, 1), (1, 2)), Structure(edges, strengths))
+    assert record["dag_shd"] == 0
