@@ -12,6 +12,7 @@ import typer
 import visl
 from visl.cli.demo import demo
 from visl.cli.evaluate import evaluate
+from visl.cli.experiment import experiment
 from visl.cli.fit import fit
 from visl.cli.graph import graph
 from visl.cli.impute import impute
@@ -25,7 +26,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for command in (fit, impute, graph, evaluate, info):
+for command in (fit, impute, graph, evaluate, info, experiment):
     app.command()(command)
 app.add_typer(simulate, name="simulate")
 app.command()(demo)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,7 +27,7 @@ class Problem:
     asked_row: IntArray  # (c,) the hidden cells of the test rows, sorted by row
     asked_column: IntArray  # (c,)
     kinds: tuple[str, ...]  # (D,) of schema.KINDS
-    group_of: IntArray  # (D,) index of each column's group, a node of the graph
+    group_of: IntArray  # (D,) index of each column's group, a node of the graph; columns of a group stand together
 
     @property
     def n_groups(self) -> int:
@@ -87,3 +88,4 @@ class Truth:
 
     values: FloatArray  # (c,) of the asked cells
     edges: BoolArray | None = None  # (M, M)
+    about: Mapping[str, Any] = field(default_factory=dict)  # names of the nodes and the like, for the tables

@@ -1,0 +1,88 @@
+"""One cell: the data set is loaded, the method runs, its answer is scored."""
+
+from __future__ import annotations
+
+import platform
+import resource
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import visl
+from visl.experiments.design import Cell, Experiment, Row
+from visl.experiments.methods import find_method
+from visl.experiments.problem import Answer, FloatArray, Problem, Run, Truth
+from visl.experiments.rows import DONE, FAILED, pack_edges, row_of
+from visl.experiments.scores import imputation_scores, structure_record
+
+SMOKE_EPOCHS = 2
+MEBIBYTE = 1 << 20
+
+
+def run_cell(
+    experiment: Experiment, cell: Cell, *, data: Path | None, device: str, on_start: Callable[[], None] = lambda: None
+) -> Row:
+    """on_start: called when the data are there and the method begins, which is what its time limit is for."""
+    problem, truth = experiment.load(cell.data_set, data)
+    run = run_of(cell, device)
+    on_start()
+    begun = time.monotonic()
+    try:
+        if cell.contender.fill is not None:
+            problem = replace(problem, train=filled(problem, cell.contender.fill, run))
+        answer = find_method(cell.contender.method)(problem, run, **cell.contender.settings)
+        seconds = time.monotonic() - begun
+        return done_row(experiment, cell, problem, truth, answer, seconds=seconds, peak_mib=peak_mib(), device=device)
+    except Exception as error:  # one method's failure must not end the others
+        return row_of(cell, FAILED, reason=f"{type(error).__name__}: {error}", **circumstances())
+
+
+def run_of(cell: Cell, device: str) -> Run:
+    return Run(seed=cell.seed, device=device, epochs=SMOKE_EPOCHS if cell.smoke else None)
+
+
+def filled(problem: Problem, method: str, run: Run) -> FloatArray:
+    """The training table with its gaps filled, for methods that cannot have any."""
+    gaps = np.isnan(problem.train)
+    rows, columns = np.nonzero(gaps)
+    asked = replace(problem, test=problem.train, asked_row=rows, asked_column=columns)
+    imputation = find_method(method)(asked, run).imputation
+    assert imputation is not None
+    table = problem.train.copy()
+    # A binary column takes the likelier level: a method for binary data cannot have shares.
+    table[gaps] = np.where(problem.is_binary[columns], imputation.mean > 0.5, imputation.mean)
+    return table
+
+
+def done_row(
+    experiment: Experiment, cell: Cell, problem: Problem, truth: Truth, answer: Answer, **circumstances_of: Any
+) -> Row:
+    scores: dict[str, Any] = {}
+    if answer.imputation is not None and len(truth.values):
+        scores |= imputation_scores(problem, truth, answer.imputation)
+    structure = answer.structure
+    if structure is not None and truth.edges is not None:
+        scores |= structure_record(truth.edges, structure)
+    kept: dict[str, Any] = {}
+    if structure is not None and experiment.keeps_edges:
+        matrix = structure.edges.astype(float) if structure.probabilities is None else structure.probabilities
+        kept = {"edges": pack_edges(matrix), "about": dict(truth.about)}
+    return row_of(
+        cell, DONE, scores=scores, settings=answer.settings or {}, fill=cell.contender.fill, **kept,
+        **circumstances_of, **circumstances(),
+    )  # fmt: skip
+
+
+def circumstances() -> dict[str, Any]:
+    return {"visl": visl.__version__, "python": platform.python_version(), "finished": time.strftime("%Y-%m-%d")}
+
+
+def peak_mib() -> float:
+    """Of this process, so far."""
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak / MEBIBYTE if sys.platform == "darwin" else peak / 1024

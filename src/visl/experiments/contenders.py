@@ -1,0 +1,37 @@
+"""The methods that several experiments compare, under the names of the tables."""
+
+from __future__ import annotations
+
+from visl.experiments.design import Contender
+
+IMPUTATION = (
+    Contender("Majority vote", "majority"),
+    Contender("Mean", "mean"),
+    Contender("MICE", "mice"),
+    Contender("MissForest", "missforest"),
+    Contender("KNN", "knn"),
+    Contender("Boosted trees", "boosted"),
+    Contender("PVAE", "pvae"),
+)
+STRUCTURE = (
+    Contender("Random edges", "random_edges"),
+    Contender("PC", "pc"),
+    Contender("GES", "ges"),
+    Contender("NOTEARS (L)", "notears_linear"),
+    Contender("NOTEARS (NL)", "notears_nonlinear"),
+    Contender("DAG-GNN", "dag_gnn"),
+    Contender("HillClimb", "hill_climb"),
+    Contender("Tabu", "tabu"),
+    Contender("MMHC", "mmhc"),
+    Contender("DAGMA", "dagma"),
+    Contender("DAGMA (NL)", "dagma_nonlinear"),
+)
+
+
+def visl_as_in(preset: str) -> tuple[Contender, ...]:
+    """The paper's preset in its two forms, and ours."""
+    return (
+        Contender("VISL", "visl", {"preset": preset}),
+        Contender("VISL, own networks", "visl", {"preset": preset, "shared_networks": False}),
+        Contender("VISL, default preset", "visl", {"preset": "default"}),
+    )

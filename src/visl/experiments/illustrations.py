@@ -1,0 +1,78 @@
+"""Which pictures an experiment shows: of the first data set of each size, none chosen by result."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from visl.experiments import pictures
+from visl.experiments.design import DataSet, Experiment, Row
+from visl.experiments.problem import Structure
+from visl.experiments.rows import DONE, unpack_edges
+
+DRAWN_NODES = 20  # a drawn graph of more cannot be read
+CURVES = 7  # methods in one figure
+SHOWN = "VISL"  # the method whose edges are shown
+
+
+def of_pairs(experiment: Experiment, rows: Sequence[Row], folder: Path, data: Path | None) -> list[Path]:
+    """Pair plot of the first data set."""
+    first = _first_of_sizes(experiment, rows)[:1]
+    files = []
+    for data_set in first:
+        problem, _ = experiment.load(data_set, data)
+        names = [f"x{j + 1}" for j in range(problem.train.shape[1])]
+        figure = pictures.pair_plot(
+            problem.train, names, problem.is_binary, title=f"{experiment.name}, {data_set.name}"
+        )
+        files.append(_saved(figure, folder, experiment, data_set, "pairs"))
+    return files
+
+
+def of_edges(experiment: Experiment, rows: Sequence[Row], folder: Path, data: Path | None) -> list[Path]:
+    """Heat map of the edge probabilities, the graph told right from wrong, and how well edges are ranked."""
+    files = []
+    for data_set in _first_of_sizes(experiment, rows):
+        _, truth = experiment.load(data_set, data)
+        of_data_set = [row for row in rows if row["data_set"] == data_set.name and row["status"] == DONE]
+        ranked = {row["method"]: unpack_edges(row["edges"]) for row in of_data_set if row.get("edges")}
+        if truth.edges is None or SHOWN not in ranked:
+            continue
+        probabilities, title = ranked[SHOWN], f"{experiment.name}, {data_set.name}"
+        names = [f"x{j + 1}" for j in range(len(probabilities))]
+        heat = pictures.edge_heat_map(probabilities, truth.edges, names, title=title)
+        files.append(_saved(heat, folder, experiment, data_set, "edges"))
+        if len(probabilities) <= DRAWN_NODES:
+            structure = Structure(probabilities > 0.5, probabilities)
+            files.append(
+                _saved(
+                    pictures.predicted_graph(structure, truth.edges, names, title=title),
+                    folder,
+                    experiment,
+                    data_set,
+                    "graph",
+                )
+            )
+        chosen = dict(sorted(ranked.items(), key=lambda item: not item[0].startswith("VISL"))[:CURVES])
+        curves = pictures.edge_curves(chosen, truth.edges, title=title)
+        files.append(_saved(curves, folder, experiment, data_set, "curves"))
+    return files
+
+
+def _first_of_sizes(experiment: Experiment, rows: Sequence[Row]) -> list[DataSet]:
+    """The first data set of the smallest and of the largest size that have been run."""
+    smoke = any(row["smoke"] for row in rows)
+    present = {row["data_set"] for row in rows if row["status"] == DONE}
+    by_size: dict[int, DataSet] = {}
+    for data_set in experiment.data_sets(smoke):
+        if data_set.name in present:
+            by_size.setdefault(data_set.size, data_set)
+    sizes = sorted(by_size)
+    return [by_size[size] for size in dict.fromkeys([*sizes[:1], *sizes[-1:]])]
+
+
+def _saved(figure: object, folder: Path, experiment: Experiment, data_set: DataSet, what: str) -> Path:
+    slug = "".join(c if c.isalnum() else "-" for c in data_set.name.lower()).replace("--", "-")
+    file = folder / f"{experiment.name}-{slug}-{what}.png"
+    pictures.save(figure, file)  # type: ignore[arg-type]
+    return file

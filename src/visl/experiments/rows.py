@@ -1,0 +1,121 @@
+"""Results on disk: one line of JSON for every finished cell, appended as it finishes, never rewritten."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from visl.errors import InputError
+from visl.experiments.design import Cell, Row
+from visl.experiments.problem import FloatArray
+
+DONE, OVER, FAILED = "done", "over the limit", "failed"
+
+
+def rows_file(folder: Path, experiment: str) -> Path:
+    return folder / f"{experiment}.jsonl"
+
+
+def read_rows(file: Path) -> list[Row]:
+    """A last line that was cut short, as when the machine went down, is left out; any other damage is an error."""
+    if not file.exists():
+        return []
+    lines = file.read_text(encoding="utf-8").split("\n")
+    rows = []
+    for number, line in enumerate(lines, start=1):
+        if not line:
+            continue
+        try:
+            row = json.loads(line)
+            row["key"], row["status"]
+        except (json.JSONDecodeError, KeyError, TypeError) as error:
+            if number == len(lines):
+                break
+            raise InputError(f"{file}, line {number}, is no row of results: remove that line, or the file") from error
+        rows.append(row)
+    return rows
+
+
+def append_row(file: Path, row: Row) -> None:
+    file.parent.mkdir(parents=True, exist_ok=True)
+    _remove_unfinished_line(file)
+    with file.open("a", encoding="utf-8") as stream:
+        stream.write(json.dumps(plain(row), ensure_ascii=False, allow_nan=False) + "\n")
+
+
+def _remove_unfinished_line(file: Path) -> None:
+    if file.exists() and (written := file.read_bytes()) and not written.endswith(b"\n"):
+        with file.open("r+b") as stream:
+            stream.truncate(written.rfind(b"\n") + 1)
+
+
+def settled(rows: Sequence[Row], limit_s: float) -> dict[str, Row]:
+    """Cells that need not run again: done, or over a limit that was no smaller. The last row of a cell counts."""
+    last = {row["key"]: row for row in rows}
+    return {
+        key: row
+        for key, row in last.items()
+        if row["status"] == DONE or (row["status"] == OVER and row["limit_s"] >= limit_s)
+    }
+
+
+def over_the_limit_at(rows: Sequence[Row], cell: Cell, limit_s: float) -> Row | None:
+    """A row that says that this cell's method was over the limit on a data set no larger than the cell's."""
+    for row in rows:
+        if (
+            row["status"] == OVER
+            and row["method"] == cell.contender.name
+            and row["smoke"] == cell.smoke
+            and row["limit_s"] >= limit_s
+            and row["size"] <= cell.data_set.size
+        ):
+            return row
+    return None
+
+
+def row_of(cell: Cell, status: str, **more: Any) -> Row:
+    return {
+        "key": cell.key,
+        "experiment": cell.experiment,
+        "data_set": cell.data_set.name,
+        "label": cell.data_set.label,
+        "size": cell.data_set.size,
+        "method": cell.contender.name,
+        "seed": cell.seed,
+        "smoke": cell.smoke,
+        "status": status,
+        **more,
+    }
+
+
+def pack_edges(matrix: FloatArray) -> dict[str, Any]:
+    """Probabilities that matter, as (from, to, probability)."""
+    least = 0.001 if len(matrix) <= 100 else 0.05
+    listed = [[int(i), int(j), round(float(matrix[i, j]), 4)] for i, j in np.argwhere(matrix > least)]
+    return {"nodes": len(matrix), "over": least, "list": listed}
+
+
+def unpack_edges(packed: dict[str, Any]) -> FloatArray:
+    matrix = np.zeros((packed["nodes"], packed["nodes"]))
+    for i, j, probability in packed["list"]:
+        matrix[i, j] = probability
+    return matrix
+
+
+def plain(value: Any) -> Any:
+    """What JSON can hold: no NaN, no numbers of NumPy."""
+    if isinstance(value, dict):
+        return {str(key): plain(entry) for key, entry in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(entry) for entry in value]
+    if hasattr(value, "tolist"):
+        value = value.tolist()
+        return plain(value) if isinstance(value, list) else plain(float(value) if isinstance(value, float) else value)
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    return value if isinstance(value, str | int | None) else str(value)
