@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -179,4 +178,5 @@ def _answer(problem: Problem, of_cells: FloatArray, settings: dict[str, object])
     return Answer(Imputation(np.where(binary, of_cells.clip(0, 1), of_cells)), settings=settings)
 
 
-_settings = partial(dict, library=f"scikit-learn {sklearn.__version__}")
+def _settings(**settings: object) -> dict[str, object]:
+    return {"library": f"scikit-learn {sklearn.__version__}", **settings}

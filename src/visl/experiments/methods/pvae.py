@@ -66,8 +66,8 @@ class PartialVae(nn.Module):
         """Mean and log-variance of q(z | observed cells).  (B, D) -> (B, d), (B, d)
 
         Cell i gives s_i = relu(W [x_i, x_i e_i, b_i] + c), and the set relu(sum of s_i over observed i). The product is
-        linear in x_i: s_i = relu(x_i U_i + V_i) with U_i = W [1, e_i, 0] and V_i = W [0, 0, b_i] + c, so that the matrix
-        acts once a column instead of once a cell.
+        linear in x_i: s_i = relu(x_i U_i + V_i) with U_i = W [1, e_i, 0] and V_i = W [0, 0, b_i] + c, so that W acts
+        once a column instead of once a cell.
         """
         one, none = torch.ones_like(self.bias), torch.zeros_like(self.bias)
         start = self.shared(torch.cat([none, torch.zeros_like(self.embedding), self.bias], dim=2))[0]  # V, (D, K)
@@ -102,7 +102,7 @@ class PartialVae(nn.Module):
 
 def _train(model: PartialVae, cells: Cells, rng: torch.Generator) -> None:
     settings, (values, observed) = model.settings, cells
-    optimizer = torch.optim.Adam(model.parameters(), settings.learning_rate)
+    optimizer = torch.optim.Adam(model.parameters(), settings.learning_rate, fused=True)
     for _ in range(settings.epochs):
         order = torch.randperm(len(values), generator=rng, device=values.device)
         for rows in order.split(settings.batch_rows):
@@ -141,7 +141,7 @@ def _cells(table: FloatArray, device: str) -> Cells:
 
 
 def _linear(n_in: int, n_out: int, rng: torch.Generator) -> NodeLinear:
-    """One weight for all rows; unlike nn.Linear it starts from a generator of its own.  (1, B, n_in) -> (1, B, n_out)"""
+    """Unlike nn.Linear it starts from a generator of its own.  (1, B, n_in) -> (1, B, n_out)"""
     return NodeLinear(torch.zeros(1, dtype=torch.long), n_in, n_out, [rng])
 
 
