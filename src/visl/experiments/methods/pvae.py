@@ -18,6 +18,8 @@ from visl.experiments.methods.cells import Mixture
 from visl.experiments.problem import Answer, FloatArray, Problem, Run
 from visl.nets.layers import NodeLinear, uniform_parameter
 
+STEPS = 15_000  # 300 epochs of 5000 rows; smaller tables go through as many steps
+
 Cells = tuple[Tensor, Tensor]  # values (B, D), 0 where unseen, and observed (B, D)
 
 
@@ -31,13 +33,14 @@ class PvaeSettings:
     variance: float = 0.02
     learning_rate: float = 1e-3
     batch_rows: int = 100
-    epochs: int = 300
+    epochs: int = 300  # of 5000 rows
     max_drop_rate: float = 0.99
     draws: int = 100
 
 
 def pvae(problem: Problem, run: Run) -> Answer:
-    settings = PvaeSettings(epochs=PvaeSettings.epochs if run.epochs is None else run.epochs)
+    batches = math.ceil(len(problem.train) / PvaeSettings.batch_rows)
+    settings = PvaeSettings(epochs=math.ceil(STEPS / batches) if run.epochs is None else run.epochs)
     model = PartialVae(torch.from_numpy(problem.is_binary), settings, torch.Generator().manual_seed(run.seed))
     model.to(run.device)
     _train(model, _cells(problem.train, run.device), torch.Generator(run.device).manual_seed(run.seed + 1))
@@ -49,13 +52,15 @@ def pvae(problem: Problem, run: Run) -> Answer:
 
 
 class PartialVae(nn.Module):
-    is_binary: Tensor
+    is_binary: Tensor  # (D,)
+    continuous: Tensor  # the indices of the other columns
 
     def __init__(self, is_binary: Tensor, settings: PvaeSettings, rng: torch.Generator) -> None:
         super().__init__()
         D, e, K = len(is_binary), settings.embedding, settings.features
         self.settings = settings
         self.register_buffer("is_binary", is_binary)
+        self.register_buffer("continuous", torch.nonzero(~is_binary)[:, 0])
         self.embedding = uniform_parameter((D, e), e, [rng])  # (1, D, e)
         self.bias = uniform_parameter((D, 1), 1, [rng])
         self.shared = _linear(e + 2, K, rng)
@@ -72,10 +77,23 @@ class PartialVae(nn.Module):
         one, none = torch.ones_like(self.bias), torch.zeros_like(self.bias)
         start = self.shared(torch.cat([none, torch.zeros_like(self.embedding), self.bias], dim=2))[0]  # V, (D, K)
         slope = self.shared(torch.cat([one, self.embedding, self.bias], dim=2))[0] - start  # U
-        by_cell = torch.relu(torch.addcmul(start, values[..., None], slope))  # (B, D, K)
-        of_set = torch.relu((by_cell * observed[..., None]).sum(1))
+        of_set = torch.relu(self._sum_of_cells(values, observed, start, slope))
         mean, log_variance = self.encoder(of_set[None])[0].chunk(2, dim=-1)
         return mean, log_variance.clamp(-20, 20)  # far outside what is learned; a wild first step would overflow
+
+    def _sum_of_cells(self, values: Tensor, observed: Tensor, start: Tensor, slope: Tensor) -> Tensor:
+        """sum over observed i of relu(x_i U_i + V_i).  -> (B, K)
+
+        A binary cell is one of two rows, relu(V_i) and relu(U_i + V_i): products instead of a (B, D, K) tensor.
+        """
+        binary = observed * self.is_binary
+        total = (binary * values) @ torch.relu(start + slope) + (binary * (1 - values)) @ torch.relu(start)
+        if len(self.continuous):
+            x, seen = (part.index_select(1, self.continuous) for part in (values, observed))
+            start, slope = (part.index_select(0, self.continuous) for part in (start, slope))
+            by_cell = torch.relu(torch.addcmul(start, x[..., None], slope))  # (B, D, K)
+            total = total + torch.bmm(seen[:, None], by_cell)[:, 0]
+        return total
 
     def decode(self, z: Tensor) -> Tensor:
         """Log-odds of the binary columns; the sigmoid of the others is their mean.  (B, d) -> (B, D)"""
