@@ -30,12 +30,13 @@ def run_cell(
     """on_start: called when the data are there and the method begins, which is what its time limit is for."""
     problem, truth = experiment.load(cell.data_set, data)
     run = run_of(cell, device)
-    on_start()
-    begun = time.monotonic()
     try:
+        method = find_method(cell.contender.method)
+        on_start()
+        begun = time.monotonic()
         if cell.contender.fill is not None:
             problem = replace(problem, train=filled(problem, cell.contender.fill, run))
-        answer = find_method(cell.contender.method)(problem, run, **cell.contender.settings)
+        answer = method(problem, run, **cell.contender.settings)
         seconds = time.monotonic() - begun
         return done_row(experiment, cell, problem, truth, answer, seconds=seconds, peak_mib=peak_mib(), device=device)
     except Exception as error:  # one method's failure must not end the others

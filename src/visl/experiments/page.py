@@ -13,9 +13,9 @@ from visl.experiments.rows import read_rows, rows_file
 HEAD = """# Results
 
 Every figure below comes from a row of results, one for each cell (method, data set, seed), in the folder that also
-holds the pictures; `visl experiment NAME --tables-only` makes the tables again from those rows. Figures are means over data
-sets ± standard errors. A cell over its time limit shows as "over the limit"; (n of N) counts the finished cells where
-some were not. Data sets and seeds are those that come first, none chosen by result."""
+holds the pictures; `visl experiment NAME --tables-only` makes the tables again from those rows. Figures are means over
+data sets ± standard errors. A cell over its time limit shows as "over the limit"; (n of N) counts the finished cells
+where some were not. Data sets and seeds are those that come first, none chosen by result."""
 
 
 def write_page(folder: Path, page: Path, *, smoke: bool, data: Path | None) -> Path:

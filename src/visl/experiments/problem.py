@@ -54,7 +54,7 @@ class Run:
 
     seed: int = 0
     device: str = "cpu"
-    epochs: int | None = None  # of methods that have epochs; None: their own, fewer in a small trial
+    epochs: int | None = None  # of methods that have epochs; None: their own. A number makes it a small trial
 
 
 @dataclass(frozen=True)

@@ -21,6 +21,7 @@ from visl.training import Interrupted, train
 
 EDGE_THRESHOLD = 0.5  # the paper's tables score the posterior above it, two-way edges allowed
 LEVEL = 0.9
+SMALL = {"latent_dim": 8, "n_draws": 5}  # of a small trial
 
 
 class OverTheLimit(Exception):
@@ -42,7 +43,7 @@ def visl_side_by_side(
     """One answer for each problem; all have the same columns, groups and number of training rows."""
     config = replace(build_config(preset), **settings)
     if runs[0].epochs is not None:
-        config = replace(config, epochs=runs[0].epochs)
+        config = replace(config, epochs=runs[0].epochs, **SMALL)
     schema, M = schema_of(problems[0]), problems[0].n_groups
     tables = [to_table(problem.train) for problem in problems]
     rngs = [torch.Generator().manual_seed(run.seed) for run in runs]
