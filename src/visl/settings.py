@@ -27,7 +27,8 @@ def config_of(preset: Any, settings: dict[str, Any]) -> Config:
     given = {key: plain(value) for key, value in settings.items() if value is not None}
     config = build_config(name, **{**changed, **given})
     # A preset may say None, which means something in some settings; None of an argument means "as the preset".
-    return replace(config, **{key: None for key, value in changed.items() if value is None and key not in given})
+    nothing: dict[str, Any] = {key: None for key, value in changed.items() if value is None and key not in given}
+    return replace(config, **nothing)
 
 
 def preset_parts(preset: Any) -> tuple[str, dict[str, Any]]:

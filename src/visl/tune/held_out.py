@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -42,7 +43,7 @@ class HeldOut:
 
 @dataclass(frozen=True)
 class Metric:
-    direction: str  # Optuna's word
+    direction: Literal["minimize", "maximize"]  # Optuna's words
     words: str
     score: Callable[[HeldOut, Imputer], float]
 
@@ -64,9 +65,7 @@ def choose_rows(table: Table, schema: Schema, share: float, rng: np.random.Gener
     return np.flatnonzero(held)
 
 
-def hold_out(
-    table: Table, training: Table, schema: Schema, share: float, rng: np.random.Generator
-) -> HeldOut:
+def hold_out(table: Table, training: Table, schema: Schema, share: float, rng: np.random.Generator) -> HeldOut:
     """Hide a share of the cells of the held-out rows."""
     hidden = ~hide_cells(np.ones(table.n_cells, bool), share, rng)
     if not hidden.any():
