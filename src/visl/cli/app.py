@@ -17,6 +17,7 @@ from visl.cli.graph import graph
 from visl.cli.impute import impute
 from visl.cli.info import info
 from visl.cli.simulate import simulate
+from visl.cli.tune import tune
 
 app = typer.Typer(
     name="visl",
@@ -25,7 +26,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for command in (fit, impute, graph, evaluate, info):
+for command in (fit, impute, graph, evaluate, info, tune):
     app.command()(command)
 app.add_typer(simulate, name="simulate")
 app.command()(demo)

@@ -75,7 +75,8 @@ def hold_out(table: Table, training: Table, schema: Schema, share: float, rng: n
 
 
 def default_metric(held_out: HeldOut) -> str:
-    is_number = held_out.continuous[held_out.asked.column]
+    """By what the columns are, not by which cells happen to be hidden."""
+    is_number = held_out.continuous
     return "rmse" if is_number.all() else "error" if is_number.any() else "accuracy"
 
 

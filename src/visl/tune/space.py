@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import types
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Union, get_args, get_origin, get_type_hints
@@ -75,6 +75,17 @@ PAPER_SPACE: dict[str, Range | Choices] = {
 
 def is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def parse_space(texts: Sequence[str]) -> dict[str, Range | Choices]:
+    """Of several --vary."""
+    space: dict[str, Range | Choices] = {}
+    for text in texts:
+        name, varied = parse_vary(text)
+        if name in space:
+            raise InputError(f"--vary {text}: {name} is varied twice: keep one")
+        space[name] = varied
+    return space
 
 
 def parse_vary(text: str) -> tuple[str, Range | Choices]:

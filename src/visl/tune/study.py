@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -17,12 +18,13 @@ from optuna.samplers import BaseSampler, TPESampler
 from optuna.study import Study
 from optuna.trial import FrozenTrial, TrialState
 from sqlalchemy.engine import URL, make_url
-from sqlalchemy.exc import ArgumentError, SQLAlchemyError
+from sqlalchemy.exc import ArgumentError, IntegrityError, OperationalError, ProgrammingError, SQLAlchemyError
 
 from visl.errors import InputError
 
 FINISHED = (TrialState.COMPLETE, TrialState.PRUNED)
 HEARTBEAT, GRACE = 60, 300  # seconds: a trial whose worker was killed counts as running until it misses them
+OPEN_ATTEMPTS = 5
 LOCK_SECONDS = 60  # a worker waits for the others' writes to an SQLite file
 Direction = Literal["minimize", "maximize"]
 IDENTITY = "visl"  # the study's attribute that says what it is of
@@ -91,18 +93,22 @@ def open_study(
     return study
 
 
-def count_trials(study: Study) -> tuple[int, int]:
-    """Finished by any worker, and running in one that is alive, as far as `fail_stale_trials` knows."""
-    states = [trial.state for trial in study.get_trials(deepcopy=False)]
+def count_trials(study: Study, below: int | None = None) -> tuple[int, int]:
+    """Finished by any worker, and running in one that is alive, as far as `fail_stale_trials` knows.
+
+    below: only trials with lower numbers
+    """
+    states = [trial.state for trial in study.get_trials(deepcopy=False) if below is None or trial.number < below]
     return sum(state in FINISHED for state in states), states.count(TrialState.RUNNING)
 
 
 @contextmanager
 def explained(url: str | None, *further: type[Exception]) -> Iterator[None]:
     """What goes wrong with a storage, in words. further: errors that can only come from it here"""
+    errors: tuple[type[Exception], ...] = (SQLAlchemyError, optuna.exceptions.StorageInternalError, *further)
     try:
         yield
-    except (SQLAlchemyError, optuna.exceptions.StorageInternalError, *further) as error:
+    except errors as error:
         reason = str(error.__cause__ or error).splitlines()[0]
         raise InputError(f"the storage {_shown(url)} cannot be used ({reason}): check it, or choose another") from error
 
@@ -125,7 +131,16 @@ def _storage(url: str | None) -> optuna.storages.BaseStorage:
         return optuna.storages.InMemoryStorage()
     is_sqlite = make_url(url).get_backend_name() == "sqlite"
     engine = {"connect_args": {"timeout": LOCK_SECONDS}} if is_sqlite else None
-    return optuna.storages.RDBStorage(url, engine_kwargs=engine, heartbeat_interval=HEARTBEAT, grace_period=GRACE)
+    for attempt in range(OPEN_ATTEMPTS):
+        try:
+            return optuna.storages.RDBStorage(
+                url, engine_kwargs=engine, heartbeat_interval=HEARTBEAT, grace_period=GRACE
+            )
+        except (OperationalError, ProgrammingError, IntegrityError):  # another worker makes the same tables
+            if attempt == OPEN_ATTEMPTS - 1:
+                raise
+            time.sleep(0.2 * (attempt + 1))
+    raise AssertionError("unreachable")
 
 
 def _shown(url: str | None) -> str:

@@ -8,7 +8,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import asdict
 from functools import cached_property
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import optuna
@@ -55,6 +55,10 @@ class Watcher:
         return False
 
 
+class _Surplus(Exception):
+    """A trial that is one too many."""
+
+
 class Tuner:
     """Varies settings of an unfitted estimator on one table.
 
@@ -89,11 +93,12 @@ class Tuner:
         self._split(X, table)
         self.metric = default_metric(self.held_out) if metric is None else check_metric(metric, self.held_out)
         self.study: optuna.Study | None = None
+        self.storage: str | None = None
 
     def _split(self, X: Any, table: Any) -> None:
         """Every trial has the same training rows, held-out rows and hidden cells."""
         rng, schema = np.random.default_rng(self.seed), self.whole.schema_
-        rows = choose_rows(table, schema, self.shares[0], rng)
+        self.rows = rows = choose_rows(table, schema, self.shares[0], rng)  # held out
         kept = np.setdiff1d(np.arange(table.n_rows), rows)
         # What the columns are is known; their scales come from the training rows alone.
         self.estimator.kinds = _kinds(self.whole)
@@ -122,36 +127,42 @@ class Tuner:
             **fixed,
         }
 
-    def run(
-        self,
-        n_trials: int = PAPER_TRIALS,
-        *,
-        storage: str | None = None,
-        name: str = "visl",
-        afresh: bool = False,
-        watcher: Watcher | None = None,
-    ) -> Tuned:
-        """Trials until the study has this many finished or pruned ones, by this and all other workers.
+    def open(self, storage: str | None = None, name: str = "visl", *, afresh: bool = False) -> Self:
+        """Make the study of this name, or take it up; refuse one that is of another table or other settings.
 
-        storage: the URL of a database, in which the study is kept and found again; None: in memory.
+        storage: the URL of a database, in which the study is kept and found again; None: in memory. afresh: delete it.
         """
-        check_whole_number("trials", n_trials)
-        watcher, direction = watcher or Watcher(), METRICS[self.metric].direction
-        self.study = study = open_study(
+        direction = METRICS[self.metric].direction
+        self.study = open_study(
             storage, name, direction=direction, seed=self.seed, prune=self.prune, identity=self.identity, afresh=afresh
         )
-        with explained(storage), quiet():
+        self.storage = storage
+        return self
+
+    def run(self, n_trials: int = PAPER_TRIALS, watcher: Watcher | None = None) -> Tuned:
+        """Trials until the study has this many finished or pruned ones, by this and all other workers."""
+        check_whole_number("trials", n_trials)
+        if self.study is None:
+            self.open()
+        assert self.study is not None
+        study, watcher = self.study, watcher or Watcher()
+        tell = [lambda study, trial: watcher.on_end(line_of(trial))]
+        with explained(self.storage), quiet():
             while True:
                 optuna.storages.fail_stale_trials(study)
                 if sum(count_trials(study)) >= n_trials:
                     break
                 if watcher.should_stop(None):
                     raise Interrupted(TrainingState())
-                tell = [lambda study, trial: watcher.on_end(line_of(trial))]
-                study.optimize(lambda trial: self._try(trial, watcher), n_trials=1, callbacks=tell)
+                study.optimize(
+                    lambda trial: self._try(trial, watcher, n_trials), n_trials=1, callbacks=tell, catch=(_Surplus,)
+                )
         return self.results()
 
-    def _try(self, trial: Trial, watcher: Watcher) -> float:
+    def _try(self, trial: Trial, watcher: Watcher, n_trials: int) -> float:
+        if sum(count_trials(trial.study, below=trial.number)) >= n_trials:  # of workers that began at the same moment
+            trial.set_user_attr("reason", "not needed: other workers had begun the last trials")
+            raise _Surplus
         settings = {name: varied.suggest(trial, name) for name, varied in self.space.items()}
         trial.set_user_attr("settings", settings)
         model = clone(self.estimator).set_params(preset=self._preset(settings))
