@@ -163,13 +163,13 @@ def tune(
     with signals(), progress():
         signals.worth_keeping = True
         try:
-            tuned = tuner.run(trials, progress)
+            tuner.run(trials, progress)
         except Interrupted:
-            tuned, stopped = tuner.results(), True
-    written = write_results(out, tuner, tuned)
+            stopped = True
+    tuned, written = write_results(out, tuner)
     if stopped:
         done = int(tuned.trials["state"].isin(("finished", "pruned")).sum())
         again = shlex.join([word for word in sys.argv[1:] if word != "--force"])
-        error_line(f"interrupted; {count(done, 'trial')} of {trials} are kept. Go on with:\n  visl {again}")
+        error_line(f"interrupted; {count(done, 'trial')} of {trials} kept. Go on with:\n  visl {again}")
         raise typer.Exit(EXIT_CODES.get(signals.received or 0, INTERRUPTED))
     summarise(talk, tuner, tuned, written, table, time.monotonic() - begun)

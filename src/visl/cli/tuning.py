@@ -15,7 +15,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from visl.cli.console import Talk, count, duration, plain_table
 from visl.cli.progress import SECONDS_BETWEEN_UPDATES, StopSignals
 from visl.data.files import write_table
-from visl.data.outputs import write_whole
+from visl.data.outputs import claim, write_whole
 from visl.report.picture import picture_bytes
 from visl.report.study import draw_history, draw_importances, draw_slices
 from visl.tune.held_out import METRICS
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 STUDY_FILE, TRIALS_FILE, BEST_FILE = "study.db", "trials.csv", "best.json"
 PICTURES = ("history.png", "importances.png", "slices.png")
 SHOWN = 5  # best trials
+SECONDS_TO_WRITE = 60.0  # that other workers are given
 
 
 class TuningProgress(Watcher):
@@ -87,8 +88,14 @@ def describe_search(talk: Talk, tuner: Tuner) -> None:
     talk.note(plain_table(("varied", "values"), [(name, str(varied)) for name, varied in tuner.space.items()]))
 
 
-def write_results(out: Path, tuner: Tuner, tuned: Tuned) -> list[Path]:
-    """All of it is made anew from the study, whoever has tried what."""
+def write_results(out: Path, tuner: Tuner) -> tuple[Tuned, list[Path]]:
+    """All of it is made anew from the study, whoever has tried what: the last of several workers writes the most."""
+    with claim(out, wait=SECONDS_TO_WRITE):
+        tuned = tuner.results()
+        return tuned, _write(out, tuner, tuned)
+
+
+def _write(out: Path, tuner: Tuner, tuned: Tuned) -> list[Path]:
     maximize = METRICS[tuner.metric].direction == "maximize"
     write_table(tuned.trials, out / TRIALS_FILE, force=True)
     if tuned.best is None:
@@ -136,9 +143,12 @@ def _best_trials(tuner: Tuner, tuned: Tuned) -> Any:
     finished = tuned.trials[tuned.trials["state"] == "finished"]
     top = finished.sort_values("score", ascending=not maximize, kind="stable").head(SHOWN)
     titles = ("trial", "score", *tuner.space)
-    # As text, which shows 0.0001 as it is; a column of pandas may have made whole numbers decimal.
-    rows = [
-        (int(line["trial"]), float(line["score"]), *(f"{v:g}" if isinstance(v, float) else str(v) for v in values))
-        for line, values in ((line, [line[name] for name in tuner.space]) for _, line in top.iterrows())
-    ]
+    scores = top[["trial", "score"]].itertuples(index=False, name=None)
+    values = [[_written(value) for value in line] for line in top[list(tuner.space)].astype(object).to_numpy()]
+    rows = [(*score, *line) for score, line in zip(scores, values, strict=True)]
     return plain_table([title.replace("_", " ") for title in titles], rows, title="The best trials")
+
+
+def _written(value: Any) -> str:
+    """As text: 0.0001 is no 0.000"""
+    return f"{value:.4g}" if isinstance(value, float) and value == value else "none" if value != value else str(value)

@@ -15,7 +15,7 @@ from matplotlib.ticker import FuncFormatter, MaxNLocator, NullLocator
 from visl.report.words import INK, MUTED, font_of
 
 BLUE, ORANGE, GRID = "#0072B2", "#D55E00", "#E4E7EB"
-LOG_FROM = 10.0
+LOG_FROM = 50.0  # times the smallest value: then the axis has more than one power of ten
 PANEL_WIDTH, PANEL_HEIGHT, PANELS_IN_ROW = 3.4, 3.1, 3  # inches
 TICKS_UP_TO = 10  # values of a setting that are each named on the axis
 
@@ -85,10 +85,11 @@ def _on_axis(axes: Axes, values: pd.Series) -> Any:
     """Where the values lie; the axis is logarithmic where they spread, and one of names where they are no numbers."""
     numbers = pd.to_numeric(values, errors="coerce").astype(float)
     if numbers.isna().any() or values.map(lambda value: isinstance(value, bool | np.bool_)).any():
-        levels = sorted(map(str, values.unique()))
+        shown = ["none" if pd.isna(value) else str(value) for value in values]
+        levels = sorted(set(shown))
         axes.set_xticks(range(len(levels)), levels)
         axes.set_xlim(-0.5, len(levels) - 0.5)
-        return values.map(lambda value: levels.index(str(value)))
+        return [levels.index(level) for level in shown]
     distinct = np.unique(numbers)
     if len(distinct) and distinct[0] > 0 and distinct[-1] / distinct[0] >= LOG_FROM:
         axes.set_xscale("log")

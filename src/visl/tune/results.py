@@ -29,7 +29,9 @@ class Tuned:
 
 def table_of(study: Study, settings: Sequence[str]) -> pd.DataFrame:
     columns = ["trial", "state", "score", "seconds", *settings, "reason"]
-    return pd.DataFrame([line_of(trial) for trial in study.get_trials(deepcopy=False)], columns=columns)
+    table = pd.DataFrame([line_of(trial) for trial in study.get_trials(deepcopy=False)], columns=columns)
+    # Whole numbers stay whole, though a trial that ended before it began has none.
+    return table.assign(**{name: table[name].convert_dtypes(convert_floating=False) for name in settings})
 
 
 def line_of(trial: FrozenTrial) -> dict[str, Any]:
