@@ -29,9 +29,11 @@ class Tuned:
 
 def table_of(study: Study, settings: Sequence[str]) -> pd.DataFrame:
     columns = ["trial", "state", "score", "seconds", *settings, "reason"]
-    table = pd.DataFrame([line_of(trial) for trial in study.get_trials(deepcopy=False)], columns=columns)
+    lines = [line_of(trial) for trial in study.get_trials(deepcopy=False)]
+    table = pd.DataFrame(lines, columns=columns)
     # Whole numbers stay whole, though a trial that ended before it began has none.
-    return table.assign(**{name: table[name].convert_dtypes(convert_floating=False) for name in settings})
+    whole = [name for name in settings if {type(line[name]) for line in lines if name in line} == {int}]
+    return table.astype(dict.fromkeys(whole, "Int64"))
 
 
 def line_of(trial: FrozenTrial) -> dict[str, Any]:
