@@ -38,7 +38,7 @@ from visl.preparation import prepare
 from visl.reading import Reading, read_table
 from visl.schema import CONTINUOUS, Schema
 from visl.scoring import score_hidden
-from visl.settings import check_share, check_threshold, config_of, generator_of, seed_of
+from visl.settings import check_share, check_threshold, config_of, generator_of, kept_preset, seed_of
 from visl.steps import Alone, Engine, find_device
 from visl.training import Interrupted, TrainingState, train
 
@@ -66,7 +66,9 @@ class VISL(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         Prior probability of edges, rows = from. 0 and 1 are hard. None: from the preset.
     forbidden_edges, required_edges : lists of (from, to), paths of CSV files, or None
         Edges that never, or always, appear.
-    preset : "default", "paper-synthetic", "paper-neuropathic" or "paper-eedi"; None is "default"
+    preset : "default", "paper-synthetic", "paper-neuropathic", "paper-eedi", path of a preset file, or mapping
+        None is "default". A preset file, such as the best.json of `visl tune`, or a mapping is {"preset": one of these
+        names, "settings": {setting of `visl.config.Config`: value}}.
     epochs, batch_size, learning_rate, latent_dim, message_steps, n_draws : numbers or None
         None: from the preset.
     n_members : int
@@ -99,7 +101,7 @@ class VISL(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         edge_prior: Any = None,
         forbidden_edges: Any = None,
         required_edges: Any = None,
-        preset: str | None = None,
+        preset: Any = None,
         epochs: int | None = None,
         batch_size: int | None = None,
         learning_rate: float | None = None,
@@ -192,6 +194,7 @@ class VISL(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     def _prepare(self, X: Any, set_aside: Sequence[Name], engine: Engine) -> TrainingData:
         """Everything up to training: the table understood, the model with its first weights."""
         config = self._config()
+        self.preset_ = kept_preset(self.preset)
         prepared = prepare(self, X, engine)
         schema = prepared.schema
         self._set_features(prepared.names, named=prepared.named)
@@ -247,7 +250,7 @@ class VISL(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
             )
 
     def _print_epoch(self, record: dict[str, float]) -> None:
-        every = {0: None, 1: max(1, self._config().epochs // 10)}.get(self.verbose, 1)
+        every = {0: None, 1: max(1, self.model_.config.epochs // 10)}.get(self.verbose, 1)
         if every is not None and record["epoch"] % every == 0:
             print(f"stage {record['stage']:.0f}  epoch {record['epoch']:.0f}  loss {record['loss']:.4f}")
 

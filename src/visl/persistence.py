@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from visl.estimator import VISL
 
 SETTINGS = (
-    "preset",
     "epochs",
     "batch_size",
     "learning_rate",
@@ -35,7 +34,7 @@ def to_document(estimator: VISL) -> dict[str, Any]:
     knowledge = (estimator.edge_prior, estimator.forbidden_edges, estimator.required_edges)
     kinds = estimator.kinds
     return {
-        "settings": {name: plain(getattr(estimator, name)) for name in SETTINGS},
+        "settings": {"preset": estimator.preset_, **{name: plain(getattr(estimator, name)) for name in SETTINGS}},
         "random_state": kept_seed(estimator.random_state),
         "kinds": [[plain(name), plain(kind)] for name, kind in kinds.items()] if isinstance(kinds, Mapping) else kinds,
         "has_prior": any(given is not None for given in knowledge),
@@ -50,7 +49,7 @@ def from_document(estimator_class: type[VISL], model: VislModel, document: dict[
     estimator = estimator_class(**document["settings"], random_state=document["random_state"], device=device)
     estimator.kinds = dict(kinds) if isinstance(kinds, list) else kinds
     estimator.groups = {column.name: column.group for column in schema.columns} if schema.grouped else None
-    estimator.model_ = model
+    estimator.model_, estimator.preset_ = model, estimator.preset
     for name in LEARNED:
         setattr(estimator, name, document["learned"][name])
     estimator._set_features(estimator.columns_, named=document["named"])

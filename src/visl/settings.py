@@ -2,23 +2,87 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Mapping
+from dataclasses import fields, replace
 from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
 from sklearn.utils import check_random_state
 
-from visl.config import Config, build_config
+from visl.config import PRESETS, Config, build_config
+from visl.data.files import read_json
 from visl.data.plain import plain
 from visl.errors import InputError
 
 MAX_SEED = 2**31 - 1
+PRESET_KEYS = ("preset", "settings")  # of a preset file
+RECORD_KEYS = ("version", "metric", "score", "trial", "trials")  # where it comes from; `visl tune` writes them
 
 
 def config_of(preset: Any, settings: dict[str, Any]) -> Config:
-    if preset is not None and not isinstance(preset, str):
-        raise InputError(f"preset is {preset!r}: give the name of one, such as 'default'")
-    return build_config(preset, **{name: plain(value) for name, value in settings.items()})
+    """The preset (a name, a file of one, or the content of such a file) under every setting that is not None."""
+    name, changed = preset_parts(preset)
+    given = {key: plain(value) for key, value in settings.items() if value is not None}
+    config = build_config(name, **{**changed, **given})
+    # A preset may say None, which means something in some settings; None of an argument means "as the preset".
+    nothing: dict[str, Any] = {key: None for key, value in changed.items() if value is None and key not in given}
+    return replace(config, **nothing)
+
+
+def preset_parts(preset: Any) -> tuple[str, dict[str, Any]]:
+    """The name of a preset of ours, and the settings that are changed in it."""
+    if preset is None:
+        return "default", {}
+    if isinstance(preset, Mapping):
+        return _check_preset(preset, "the preset")
+    if not isinstance(preset, str | os.PathLike):
+        raise InputError(f"preset is {preset!r}: give the name of one, such as 'default', or the path of a preset file")
+    if preset in PRESETS:
+        return str(preset), {}
+    if not os.path.exists(preset) and not str(preset).endswith(".json"):
+        raise InputError(
+            f"unknown preset {str(preset)!r}: use one of {', '.join(map(repr, PRESETS))}, or the path of a preset "
+            "file, such as the best.json of `visl tune`"
+        )
+    return _check_preset(read_json(preset), str(preset))
+
+
+def _check_preset(content: Any, where: str) -> tuple[str, dict[str, Any]]:
+    if not isinstance(content, Mapping) or not isinstance(content.get("settings", {}), Mapping):
+        raise InputError(
+            f'{where} holds no preset: give {{"preset": "default", "settings": {{"latent_dim": 16, ...}}}}'
+        )
+    for key in content:
+        if key not in (*PRESET_KEYS, *RECORD_KEYS):
+            raise InputError(f"{where} has the unknown key {key!r}: leave it out; settings belong into 'settings'")
+    name, settings = content.get("preset", "default"), dict(content.get("settings", {}))
+    if not isinstance(name, str) or name not in PRESETS:
+        raise InputError(f"{where} starts from the preset {name!r}: use one of {', '.join(map(repr, PRESETS))}")
+    known = [field.name for field in fields(Config)]
+    for setting in settings:
+        if setting not in known:
+            raise InputError(f"{where} has the unknown setting {setting!r}: use one of {', '.join(sorted(known))}")
+    try:
+        replace(PRESETS[name], **settings)
+    except InputError as error:
+        raise InputError(f"{where}: {error}") from None
+    return name, settings
+
+
+def kept_preset(preset: Any) -> str | dict[str, Any] | None:
+    """What a model keeps of its preset: the content of a file, which may be gone tomorrow."""
+    if preset is None:
+        return None
+    name, settings = preset_parts(preset)
+    return {"preset": name, "settings": settings} if settings else name
+
+
+def preset_words(preset: Any) -> str:
+    name, settings = preset_parts(preset)
+    changes = ", ".join(f"{key} {value}" for key, value in settings.items())
+    return f"{name} with {changes}" if changes else name
 
 
 def check_threshold(threshold: Any) -> None:

@@ -18,6 +18,7 @@ from visl.cli.graph import graph
 from visl.cli.impute import impute
 from visl.cli.info import info
 from visl.cli.simulate import simulate
+from visl.cli.tune import tune
 
 app = typer.Typer(
     name="visl",
@@ -26,7 +27,11 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+<<<<<<< HEAD
 for command in (fit, impute, graph, evaluate, info, experiment):
+=======
+for command in (fit, impute, graph, evaluate, info, tune):
+>>>>>>> tune
     app.command()(command)
 app.add_typer(simulate, name="simulate")
 app.command()(demo)

@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from visl.steps import Engine
     from visl.training import Interrupted, TrainingState
 
-KNOWLEDGE, TRAINING = "What you know beforehand", "The model and its training"
 PROCESSES = r"Several processes (pip install 'visl\[parallel]')"  # square brackets are Rich's markup
 SECONDS_BETWEEN_CHECKPOINTS = 300.0
 
@@ -35,112 +34,37 @@ SECONDS_BETWEEN_CHECKPOINTS = 300.0
 def fit(
     table: o.TableFile,
     out: Annotated[Path, typer.Option("--out", "-o", metavar="MODEL", help="Folder to write the model to.")],
-    groups: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE",
-            rich_help_panel=o.TABLE_PANEL,
-            help="CSV or JSON with the group of each column (question, topic). Groups are the nodes of the graph; "
-            "without this, every column is one.",
-        ),
-    ] = None,
+    groups: o.Groups = None,
     row_label: o.RowLabel = None,
     drop: o.Drop = None,
-    kind: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--kind",
-            metavar="COLUMN=KIND",
-            rich_help_panel=o.TABLE_PANEL,
-            help="Say that a column is continuous, binary, categorical or ordinal, or list its ordered levels: "
-            "mood=bad<fine<good. Repeat for more.",
-        ),
-    ] = None,
-    kinds: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", rich_help_panel=o.TABLE_PANEL, help="CSV (column,kind) or JSON with such kinds."),
-    ] = None,
+    kind: o.Kind = None,
+    kinds: o.Kinds = None,
     long: o.Long = False,
     row: o.LongRow = None,
     column: o.LongColumn = None,
     value: o.LongValue = None,
     duplicates: o.Duplicates = None,
-    edge_prior: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NUMBER|FILE",
-            rich_help_panel=KNOWLEDGE,
-            help="Prior probability of every edge, or a CSV file of them: from,to,probability, or a table of groups "
-            "by groups.",
-        ),
-    ] = None,
-    forbid: Annotated[
-        list[str] | None,
-        typer.Option(metavar="FROM,TO", rich_help_panel=KNOWLEDGE, help="An edge that never appears. Repeat for more."),
-    ] = None,
-    forbidden_edges: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", rich_help_panel=KNOWLEDGE, help="CSV file (from,to) of edges that never appear."),
-    ] = None,
-    require: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="FROM,TO", rich_help_panel=KNOWLEDGE, help="An edge that always appears. Repeat for more."
-        ),
-    ] = None,
-    required_edges: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", rich_help_panel=KNOWLEDGE, help="CSV file (from,to) of edges that always appear."),
-    ] = None,
-    preset: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAME",
-            rich_help_panel=TRAINING,
-            help="Where settings that are not given come from: default, paper-synthetic, paper-neuropathic or "
-            "paper-eedi.",
-        ),
-    ] = None,
-    epochs: Annotated[
-        int | None, typer.Option(metavar="N", rich_help_panel=TRAINING, help="Passes over the table, both stages.")
-    ] = None,
-    batch_size: Annotated[
-        int | None, typer.Option(metavar="N", rich_help_panel=TRAINING, help="Rows in one step.")
-    ] = None,
-    learning_rate: Annotated[
-        float | None, typer.Option(metavar="NUMBER", rich_help_panel=TRAINING, help="Size of the steps.")
-    ] = None,
-    latent_dim: Annotated[
-        int | None,
-        typer.Option(metavar="N", rich_help_panel=TRAINING, help="Numbers that describe a group in one row."),
-    ] = None,
-    message_steps: Annotated[
-        int | None, typer.Option(metavar="N", rich_help_panel=TRAINING, help="Rounds of messages along the edges.")
-    ] = None,
-    draws: Annotated[
-        int | None,
-        typer.Option(metavar="N", rich_help_panel=TRAINING, help="Monte-Carlo draws behind an imputation."),
-    ] = None,
-    members: Annotated[
-        int,
-        typer.Option(
-            metavar="N",
-            rich_help_panel=TRAINING,
-            help="Models from different seeds, trained side by side: edge probabilities are their means, with the "
-            "spread between them, and gaps are filled by all of them.",
-        ),
-    ] = 1,
+    edge_prior: o.EdgePrior = None,
+    forbid: o.Forbid = None,
+    forbidden_edges: o.ForbiddenEdges = None,
+    require: o.Require = None,
+    required_edges: o.RequiredEdges = None,
+    preset: o.Preset = None,
+    epochs: o.Epochs = None,
+    batch_size: o.BatchSize = None,
+    learning_rate: o.LearningRate = None,
+    latent_dim: o.LatentDim = None,
+    message_steps: o.MessageSteps = None,
+    draws: o.Draws = None,
+    members: o.Members = 1,
     edge_threshold: Annotated[
         float,
-        typer.Option(metavar="NUMBER", rich_help_panel=TRAINING, help="The graph holds edges more probable than this."),
+        typer.Option(
+            metavar="NUMBER", rich_help_panel=o.TRAINING, help="The graph holds edges more probable than this."
+        ),
     ] = 0.5,
-    seed: Annotated[
-        int | None,
-        typer.Option(metavar="N", rich_help_panel=TRAINING, help="The same seed gives the same model; 0 if not given."),
-    ] = None,
-    device: Annotated[
-        str, typer.Option(metavar="NAME", rich_help_panel=TRAINING, help="auto, cpu, cuda or another of torch's.")
-    ] = "auto",
+    seed: o.Seed = None,
+    device: o.Device = "auto",
     devices: Annotated[
         int | None,
         typer.Option(
@@ -173,8 +97,7 @@ def fit(
     Example: visl fit answers.csv --id student --groups topics.csv --out model
     """
     from visl.cli.fitting import describe_table, summarise
-    from visl.cli.knowledge import edges_of, kinds_of, prior_of
-    from visl.cli.tables import check_labels, read_log, read_log_parts, read_wide
+    from visl.cli.learning import knowledge_of, read_to_learn
     from visl.data.outputs import claim
     from visl.steps import Alone
 
@@ -183,10 +106,7 @@ def fit(
     talk = Talk(quiet=quiet or not is_first, as_json=as_json and is_first)
     names = o.log_names(long, row, column, value, duplicates)
     settings: dict[str, Any] = {
-        "groups": None if groups is None else str(groups),
-        "edge_prior": prior_of(edge_prior),
-        "forbidden_edges": edges_of("--forbid", forbid or [], "--forbidden-edges", forbidden_edges),
-        "required_edges": edges_of("--require", require or [], "--required-edges", required_edges),
+        **knowledge_of(groups, edge_prior, forbid, forbidden_edges, require, required_edges),
         "preset": preset,
         "epochs": epochs,
         "batch_size": batch_size,
@@ -203,38 +123,24 @@ def fit(
     checkpoint = together.agree(lambda: _check_outputs(out, resume=resume, force=force))
     with ExitStack() as claimed:
         together.agree(lambda: claimed.enter_context(claim(out)) if is_first else None)
-        X: Any
-        if names is None:
-            wide = together.agree(lambda: read_wide(table, row_label, drop or []))
-            X, set_aside = wide.modelled, wide.set_aside
-            settings["kinds"] = kinds_of(kinds, kind or [], list(X.columns))
-            for notice in check_labels(wide, settings["kinds"] or {}):
-                talk.notice(notice)
-            known_cells = int(X.notna().to_numpy().sum())
-        else:
-            if engine is not None and table.is_dir():
-                X, set_aside = read_log_parts(table, names, row_label, drop or [], engine)
-                column_ids, known_cells = X.column_ids, sum(engine.gather(X.n_cells))
-            else:
-                X, set_aside = together.agree(lambda: read_log(table, names, row_label, drop or []))
-                column_ids, known_cells = X.column_ids.tolist(), X.n_cells
-            settings["kinds"] = kinds_of(kinds, kind or [], column_ids)
+        given = read_to_learn(talk, table, names, row_label, drop, kinds, kind, engine)
+        settings["kinds"] = given.kinds
         begun = time.monotonic()
         model = _fit(
             talk,
             settings,
-            X,
-            set_aside,
+            given.X,
+            given.set_aside,
             checkpoint,
             resume=resume,
-            show=lambda fitted: describe_table(talk, fitted, table, known_cells),
+            show=lambda fitted: describe_table(talk, fitted, table, given.known_cells),
             engine=together,
         )
         seconds = time.monotonic() - begun
         if is_first:
             model.save(out, overwrite=force)
             shutil.rmtree(checkpoint, ignore_errors=True)
-    summarise(talk, model, table, out, names, known_cells, seconds)
+    summarise(talk, model, table, out, names, given.known_cells, seconds)
 
 
 def _engine(device: str, devices: int | None, num_nodes: int | None) -> Parallel | None:

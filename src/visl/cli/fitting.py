@@ -43,11 +43,12 @@ def edge_records(model: VISL) -> list[dict[str, Any]]:
 
 def settings_of(model: VISL) -> dict[str, Any]:
     from visl.estimator import PRESET_SETTINGS
+    from visl.settings import preset_words
 
     config = model.model_.config
     used = {name: getattr(config, name) for name in PRESET_SETTINGS}
     own = {"n_members": model.n_members, "edge_threshold": model.edge_threshold}
-    return {"preset": model.preset or "default", **used, **own}
+    return {"preset": preset_words(model.preset_), **used, **own}
 
 
 def nearest_edge(model: VISL) -> str:

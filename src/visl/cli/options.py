@@ -13,6 +13,7 @@ from visl.errors import InputError
 TABLE_PANEL = "The table"
 LOG_PANEL = "Long logs: one line for each known cell"
 SAY_PANEL = "What is said"
+KNOWLEDGE, TRAINING = "What you know beforehand", "The model and its training"
 
 Force = Annotated[bool, typer.Option("--force", help="Replace an output that is already there.")]
 Quiet = Annotated[
@@ -71,6 +72,99 @@ Duplicates = Annotated[
         rich_help_panel=LOG_PANEL,
         help="Which value a repeated cell gets. Without this, a repeated cell is an error.",
     ),
+]
+
+# Of the commands that learn a model.
+Groups = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE",
+        rich_help_panel=TABLE_PANEL,
+        help="CSV or JSON with the group of each column (question, topic). Groups are the nodes of the graph; "
+        "without this, every column is one.",
+    ),
+]
+Kind = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--kind",
+        metavar="COLUMN=KIND",
+        rich_help_panel=TABLE_PANEL,
+        help="Say that a column is continuous, binary, categorical or ordinal, or list its ordered levels: "
+        "mood=bad<fine<good. Repeat for more.",
+    ),
+]
+Kinds = Annotated[
+    Path | None,
+    typer.Option(metavar="FILE", rich_help_panel=TABLE_PANEL, help="CSV (column,kind) or JSON with such kinds."),
+]
+EdgePrior = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NUMBER|FILE",
+        rich_help_panel=KNOWLEDGE,
+        help="Prior probability of every edge, or a CSV file of them: from,to,probability, or a table of groups "
+        "by groups.",
+    ),
+]
+Forbid = Annotated[
+    list[str] | None,
+    typer.Option(metavar="FROM,TO", rich_help_panel=KNOWLEDGE, help="An edge that never appears. Repeat for more."),
+]
+ForbiddenEdges = Annotated[
+    Path | None,
+    typer.Option(metavar="FILE", rich_help_panel=KNOWLEDGE, help="CSV file (from,to) of edges that never appear."),
+]
+Require = Annotated[
+    list[str] | None,
+    typer.Option(metavar="FROM,TO", rich_help_panel=KNOWLEDGE, help="An edge that always appears. Repeat for more."),
+]
+RequiredEdges = Annotated[
+    Path | None,
+    typer.Option(metavar="FILE", rich_help_panel=KNOWLEDGE, help="CSV file (from,to) of edges that always appear."),
+]
+Preset = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAME|FILE",
+        rich_help_panel=TRAINING,
+        help="Where settings that are not given come from: default, paper-synthetic, paper-neuropathic, paper-eedi, or "
+        "a preset file, such as the best.json of `visl tune`.",
+    ),
+]
+Epochs = Annotated[
+    int | None, typer.Option(metavar="N", rich_help_panel=TRAINING, help="Passes over the table, both stages.")
+]
+BatchSize = Annotated[int | None, typer.Option(metavar="N", rich_help_panel=TRAINING, help="Rows in one step.")]
+LearningRate = Annotated[
+    float | None, typer.Option(metavar="NUMBER", rich_help_panel=TRAINING, help="Size of the steps.")
+]
+LatentDim = Annotated[
+    int | None,
+    typer.Option(metavar="N", rich_help_panel=TRAINING, help="Numbers that describe a group in one row."),
+]
+MessageSteps = Annotated[
+    int | None, typer.Option(metavar="N", rich_help_panel=TRAINING, help="Rounds of messages along the edges.")
+]
+Draws = Annotated[
+    int | None,
+    typer.Option(metavar="N", rich_help_panel=TRAINING, help="Monte-Carlo draws behind an imputation."),
+]
+Members = Annotated[
+    int,
+    typer.Option(
+        metavar="N",
+        rich_help_panel=TRAINING,
+        help="Models from different seeds, trained side by side: edge probabilities are their means, with the "
+        "spread between them, and gaps are filled by all of them.",
+    ),
+]
+Seed = Annotated[
+    int | None,
+    typer.Option(metavar="N", rich_help_panel=TRAINING, help="The same seed gives the same model; 0 if not given."),
+]
+Device = Annotated[
+    str, typer.Option(metavar="NAME", rich_help_panel=TRAINING, help="auto, cpu, cuda or another of torch's.")
 ]
 
 

@@ -69,12 +69,15 @@ def write_folder_whole(path: PathLike, writer: Writer, force: bool = False, *, m
 
 
 @contextmanager
-def claim(path: PathLike) -> Iterator[None]:
-    """Keep other visl commands from writing the same output; the system frees the claim of a process that dies."""
+def claim(path: PathLike, wait: float = 0.0) -> Iterator[None]:
+    """Keep other visl commands from writing the same output; the system frees the claim of a process that dies.
+
+    wait: seconds that another one is given to finish
+    """
     _check_parent(Path(path))
     target = Path(os.path.realpath(path))
     lock_path = target.with_name(f".{target.name}.lock")
-    lock = FileLock(lock_path, timeout=0)
+    lock = FileLock(lock_path, timeout=wait)
     try:
         lock.acquire()
     except Timeout:
