@@ -27,11 +27,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-<<<<<<< HEAD
-for command in (fit, impute, graph, evaluate, info, experiment):
-=======
-for command in (fit, impute, graph, evaluate, info, tune):
->>>>>>> tune
+for command in (fit, impute, graph, evaluate, info, tune, experiment):
     app.command()(command)
 app.add_typer(simulate, name="simulate")
 app.command()(demo)
