@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -114,11 +113,10 @@ def _in_parallel(experiment: Experiment, cells: Iterator[Cell], how: How) -> Ite
     from joblib import Parallel, delayed
 
     data = None if how.data is None else str(how.data.resolve())
-    threads = max(1, (os.cpu_count() or 1) // how.jobs)
     with _backend(how):
         pool = Parallel(n_jobs=how.jobs, return_as="generator_unordered", pre_dispatch="n_jobs", batch_size=1)
         yield from pool(
-            delayed(run_isolated)(cell, data=data, device=how.device, limit_s=how.limit_s, threads=threads)
+            delayed(run_isolated)(cell, data=data, device=how.device, limit_s=how.limit_s)
             for cell in cells
         )
 

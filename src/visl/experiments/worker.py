@@ -20,13 +20,15 @@ from visl.experiments.design import Cell, Contender, DataSet, Row
 from visl.experiments.rows import FAILED, OVER, plain, row_of
 
 STARTING_S = 300  # to start and to load the data, beyond the method's own limit
+# Cells share the cores among themselves, and their times can be compared.
+ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS"), "1")
 RESULT = "VISL-ROW "  # libraries print what they like before it
 
 
-def run_isolated(cell: Cell, *, data: str | None, device: str, limit_s: float, threads: int) -> Row:
+def run_isolated(cell: Cell, *, data: str | None, device: str, limit_s: float) -> Row:
     """The cell's row, whatever becomes of the process."""
     task = {"cell": asdict(cell), "data": data, "device": device, "limit_s": limit_s}
-    environment = {**os.environ, "OMP_NUM_THREADS": str(threads), "NUMBA_NUM_THREADS": str(threads)}
+    environment = {**os.environ, **ONE_THREAD}
     command = [sys.executable, "-m", "visl.experiments.worker"]
     begun = time.monotonic()
     try:

@@ -21,7 +21,7 @@ from visl.training import Interrupted, train
 
 EDGE_THRESHOLD = 0.5  # the paper's tables score the posterior above it, two-way edges allowed
 LEVEL = 0.9
-SMALL = {"latent_dim": 8, "n_draws": 5}  # of a small trial
+SMALL: dict[str, Any] = {"latent_dim": 8, "n_draws": 5}  # of a small trial
 
 
 class OverTheLimit(Exception):
