@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from visl.experiments import pictures
 from visl.experiments.design import DataSet, Experiment, Row
 from visl.experiments.problem import Structure
 from visl.experiments.rows import DONE, unpack_edges
@@ -17,6 +16,8 @@ SHOWN = "VISL"  # the method whose edges are shown
 
 def of_pairs(experiment: Experiment, rows: Sequence[Row], folder: Path, data: Path | None) -> list[Path]:
     """Pair plot of the first data set."""
+    from visl.experiments import pictures
+
     first = _first_of_sizes(experiment, rows)[:1]
     files = []
     for data_set in first:
@@ -31,6 +32,8 @@ def of_pairs(experiment: Experiment, rows: Sequence[Row], folder: Path, data: Pa
 
 def of_edges(experiment: Experiment, rows: Sequence[Row], folder: Path, data: Path | None) -> list[Path]:
     """Heat map of the edge probabilities, the graph told right from wrong, and how well edges are ranked."""
+    from visl.experiments import pictures
+
     files = []
     for data_set in _first_of_sizes(experiment, rows):
         _, truth = experiment.load(data_set, data)
@@ -74,5 +77,7 @@ def _first_of_sizes(experiment: Experiment, rows: Sequence[Row]) -> list[DataSet
 def _saved(figure: object, folder: Path, experiment: Experiment, data_set: DataSet, what: str) -> Path:
     slug = "".join(c if c.isalnum() else "-" for c in data_set.name.lower()).replace("--", "-")
     file = folder / f"{experiment.name}-{slug}-{what}.png"
+    from visl.experiments import pictures
+
     pictures.save(figure, file)  # type: ignore[arg-type]
     return file

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from statistics import fmean
 
-from visl.experiments import contenders, paper, pictures, synthetic, tables
+from visl.experiments import contenders, paper, synthetic, tables
 from visl.experiments.design import Contender, DataSet, Experiment, Row
 from visl.experiments.rows import DONE, OVER
 
@@ -63,6 +63,8 @@ def make_pictures(rows: Sequence[Row], folder: Path, data: Path | None) -> list[
     limits = [row["limit_s"] for row in rows if row.get("limit_s")]
     if not times or not limits:
         return []
+    from visl.experiments import pictures
+
     figure = pictures.running_times(times, limit=max(limits), title="Time to learn a graph", size_name="variables")
     pictures.save(figure, folder / "scaling-times.png")
     return [folder / "scaling-times.png"]

@@ -24,9 +24,9 @@ def run_together(
 
 def _side_by_side(cells: Sequence[Cell]) -> list[list[Cell]]:
     """Groups of cells of one contender on data sets of one size."""
-    groups: dict[tuple[str, str, int], list[Cell]] = {}
+    groups: dict[tuple[str, int], list[Cell]] = {}
     for cell in cells:
-        groups.setdefault((cell.contender.name, cell.data_set.label, cell.data_set.size), []).append(cell)
+        groups.setdefault((cell.contender.name, cell.data_set.size), []).append(cell)
     return list(groups.values())
 
 
