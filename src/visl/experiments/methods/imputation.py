@@ -83,7 +83,7 @@ def _with_gaps(problem: Problem, run: Run) -> Problem:
     """Complete training rows with the test rows' share of gaps.
 
     Trees fitted on exact predictors trust the guesses in the test rows as much. RMSE on two synthetic data sets of 9
-    variables without and with gaps: boosted trees .126 and .098 -> .088 and .091, forests .096 and .097 -> .089 and .096.
+    variables, without and with: boosted trees .126 and .098 -> .088 and .091, forests .096 and .097 -> .089 and .096.
     Linear regressions lose by it, .136 and .130 -> .145 and .134, so `mice` does without.
     """
     if problem.has_gaps:
