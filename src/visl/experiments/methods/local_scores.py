@@ -43,7 +43,7 @@ class GaussianBic:
 
     def __init__(self, values: FloatArray) -> None:  # (N, D)
         self._n_rows = len(values)
-        self._correlation = np.corrcoef(values, rowvar=False)
+        self._correlation: FloatArray = np.atleast_2d(np.corrcoef(values, rowvar=False))
 
     def __call__(self, node: int, parents: frozenset[int]) -> float:
         variance = 1.0
