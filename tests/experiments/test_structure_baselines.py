@@ -29,7 +29,7 @@ LIBRARY = {
 }
 COLLIDER = np.array([[0, 0, 1], [0, 0, 1], [0, 0, 0]], dtype=bool)  # 0 -> 2 <- 1
 # Enough steps for two or three columns.
-EPOCHS = {structure.notears_nonlinear: 6, structure.dag_gnn: 12, structure.dagma: 3000, structure.dagma_nonlinear: 350}
+EPOCHS = {structure.notears_nonlinear: 6, structure.dag_gnn: 15, structure.dagma: 3000, structure.dagma_nonlinear: 350}
 LEAST_SQUARES = [structure.notears_linear, structure.dagma, structure.dag_gnn]
 NONLINEAR = [structure.notears_nonlinear, structure.dagma_nonlinear]
 FIND_COLLIDERS = [structure.pc, structure.ges, structure.hill_climb, structure.tabu, structure.mmhc]
@@ -92,7 +92,7 @@ def test_weights_read_from_and_to(method: Method) -> None:
     """Standardised, a collider's squares are fitted best by a wrong graph, in which the effect comes first; but what
     is found must fit better than its mirror image."""
     skip_without(method)
-    values = gaussian_collider(200)
+    values = gaussian_collider(300)
     values = (values - values.mean(0)) / values.std(0)
     found = method(problem(values), run_of(method)).structure
     assert found is not None
