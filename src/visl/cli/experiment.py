@@ -98,7 +98,7 @@ def experiment(
             with _showing(talk, each.name) as (on_start, on_row):
                 rows += run_experiment(
                     each, out, how, smoke=smoke, contenders=methods, data_sets=data_sets, on_start=on_start,
-                    on_row=on_row,
+                    on_notice=talk.notice, on_row=on_row,
                 )  # fmt: skip
     written = write_page(out, page or out / "results.md", smoke=smoke, data=data)
     counts = {status: sum(row["status"] == status for row in rows) for status in ("done", "over the limit", "failed")}

@@ -39,7 +39,7 @@ def of_edges(experiment: Experiment, rows: Sequence[Row], folder: Path, data: Pa
         _, truth = experiment.load(data_set, data)
         of_data_set = [row for row in rows if row["data_set"] == data_set.name and row["status"] == DONE]
         ranked = {row["method"]: unpack_edges(row["edges"]) for row in of_data_set if row.get("edges")}
-        if truth.edges is None or SHOWN not in ranked:
+        if truth.edges is None or not truth.edges.any() or SHOWN not in ranked:
             continue
         probabilities, title = ranked[SHOWN], f"{experiment.name}, {data_set.name}"
         names = [f"x{j + 1}" for j in range(len(probabilities))]

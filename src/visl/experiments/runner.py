@@ -12,6 +12,7 @@ from typing import Any
 from visl.errors import InputError
 from visl.experiments.cells import run_cell
 from visl.experiments.design import Cell, Experiment, Row
+from visl.experiments.methods import INSTALL, is_installed
 from visl.experiments.rows import OVER, append_row, over_the_limit_at, read_rows, row_of, rows_file, settled
 from visl.experiments.together import run_together
 from visl.experiments.worker import run_isolated
@@ -44,11 +45,13 @@ def run_experiment(
     contenders: Sequence[str] | None = None,
     data_sets: Sequence[str] | None = None,
     on_start: Callable[[int, int], None] = lambda done, total: None,
+    on_notice: Callable[[str], None] = lambda text: None,
     on_row: Callable[[Row], None] = lambda row: None,
 ) -> list[Row]:
     """The rows of all its cells, those of earlier runs too.  on_start: (cells already settled, cells in all)"""
     file = rows_file(folder, experiment.name)
     cells = _chosen(experiment.cells(smoke=smoke, contenders=contenders), data_sets)
+    cells = _installed(cells, contenders, on_notice)
     _check_data(experiment, cells, how)
     rows = read_rows(file)
     known = settled(rows, how.limit_s)
@@ -84,6 +87,16 @@ def _chosen(cells: list[Cell], data_sets: Sequence[str] | None) -> list[Cell]:
     return [cell for cell in cells if cell.data_set.name in data_sets]
 
 
+def _installed(cells: list[Cell], named: Sequence[str] | None, on_notice: Callable[[str], None]) -> list[Cell]:
+    """Methods whose library is not there are left out, unless the user asked for them by name."""
+    lacking = list(dict.fromkeys(c.contender.name for c in cells if not is_installed(c.contender.method)))
+    if lacking and named is not None:
+        raise InputError(f"{', '.join(lacking)} need libraries that are not installed: {INSTALL}")
+    if lacking:
+        on_notice(f"left out, for want of their libraries: {', '.join(lacking)}. {INSTALL}")
+    return [cell for cell in cells if cell.contender.name not in lacking]
+
+
 def _check_data(experiment: Experiment, cells: Sequence[Cell], how: How) -> None:
     """Before hours of work: are the data there?"""
     if cells and experiment.download is not None:
@@ -116,8 +129,7 @@ def _in_parallel(experiment: Experiment, cells: Iterator[Cell], how: How) -> Ite
     with _backend(how):
         pool = Parallel(n_jobs=how.jobs, return_as="generator_unordered", pre_dispatch="n_jobs", batch_size=1)
         yield from pool(
-            delayed(run_isolated)(cell, data=data, device=how.device, limit_s=how.limit_s)
-            for cell in cells
+            delayed(run_isolated)(cell, data=data, device=how.device, limit_s=how.limit_s) for cell in cells
         )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from importlib import import_module
+from importlib.util import find_spec
 
 from visl.experiments.problem import Answer
 
@@ -29,6 +30,24 @@ METHODS = {  # name -> module of this package
     "random_edges": "structure",
     "dag_gnn_groups": "dag_gnn_groups",
 }
+
+# Optional libraries, of the extra `baselines`, that methods need.
+LIBRARIES = {
+    "pc": "causallearn",
+    "notears_linear": "castle",
+    "notears_nonlinear": "castle",
+    "dag_gnn": "castle",
+    "dagma": "dagma",
+    "dagma_nonlinear": "dagma",
+    "hill_climb": "pyagrum",
+    "tabu": "pyagrum",
+    "mmhc": "pgmpy",
+}
+INSTALL = "pip install 'visl[baselines]'"
+
+
+def is_installed(name: str) -> bool:
+    return name not in LIBRARIES or find_spec(LIBRARIES[name]) is not None
 
 
 def find_method(name: str) -> Callable[..., Answer]:
