@@ -364,3 +364,19 @@ def test_padding_counts_for_nothing(name, n_members, backward):
         for found, expected in zip(other, results[0], strict=True):
             assert found.isfinite().all()
             torch.testing.assert_close(found, expected)
+
+
+def test_columns_share_networks_or_have_their_own():
+    schema = variable_wise(CONTINUOUS, CONTINUOUS, CONTINUOUS)
+    same = torch.full((1, 3), 0.7, dtype=torch.float64)
+    shared, own = (build_model(schema, shared_networks=share).double() for share in (True, False))
+    of_shared, of_own = (model.encoder(dense_cells(same))[0][0, 0] for model in (shared, own))
+    torch.testing.assert_close(of_shared[0], of_shared[2])  # the same value in the same network
+    assert not torch.allclose(of_own[0], of_own[2])
+    assert own.schema == schema  # the table itself is as before
+    with torch.no_grad():
+        own.encoder.inputs[0, 0] += 1.0
+        own.readout.unit_bias[0, 0] += 1.0
+    changed = own.encoder(dense_cells(same))[0][0, 0]
+    assert not torch.allclose(changed[0], of_own[0])
+    torch.testing.assert_close(changed[1:], of_own[1:])

@@ -52,6 +52,7 @@ class Config:
     message_steps: int = 3  # T, rounds of message passing (paper)
     keep_own: bool = True  # messages are added to a group's own vector (ours), else they replace it (paper)
     group_embeddings: bool = True  # each group adds a vector of its own to z (ours); the paper has none
+    relu_messages: bool = False  # a ReLU after the last layer of messages and updates too (authors): far slower
     shared_networks: bool = True  # without groups one encoder and one read-out serve all columns (paper's simpler form)
 
     # -- prior and posterior

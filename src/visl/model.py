@@ -81,7 +81,9 @@ class VislModel(nn.Module):
         # As if every column were a group of several: then it has networks of its own.
         form = schema if config.shared_networks else replace(schema, grouped=True)
         self.encoder = Encoder(form, d, rngs)
-        self.messages = MessagePassing(d, config.message_steps, rngs, keep_own=config.keep_own)
+        self.messages = MessagePassing(
+            d, config.message_steps, rngs, keep_own=config.keep_own, relu_output=config.relu_messages
+        )
         # What tells the groups apart where networks are shared: without it only the graph does.  (K, M, d)
         self.group_embedding = uniform_parameter((M, d), d, rngs) if config.group_embeddings else None
         self.readout = ReadOut(form, d, config.continuous_variance, rngs)

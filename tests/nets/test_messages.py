@@ -22,7 +22,8 @@ def pair_mlp(messages, k, way, sender, receiver):
     """Member k's MLP([sender, receiver]) of one way."""
     first = torch.cat([messages.node[k, :, way, 0], messages.node[k, :, way, 1]])  # (2 d, d)
     hidden = torch.relu(torch.cat([sender, receiver], dim=-1) @ first + messages.hidden_bias[k, way])
-    return hidden @ messages.output[k, way] + messages.output_bias[k, way]
+    message = hidden @ messages.output[k, way] + messages.output_bias[k, way]
+    return torch.relu(message) if messages.relu_output else message
 
 
 def naive(messages, z, edges, way):
@@ -113,6 +114,28 @@ def test_all_rounds_equal_the_naive_ones(shape, backward, keep_own):
         z = torch.stack(updates) + (z if keep_own else 0)
     inputs = [start, edges, *passing.parameters()]
     assert_same_with_gradients(passing(start, edges, backward=backward), z, inputs)
+
+
+@pytest.mark.parametrize("shape", SHAPES[2:])
+@pytest.mark.parametrize("n_ways", [1, 2])
+def test_messages_that_end_in_a_relu_equal_the_naive_ones(shape, n_ways):
+    messages = EdgeMessages(shape[-1], seeds(shape), relu_output=True).double()
+    z, edges = nodes_and_edges(shape, seed=3)
+    expected = naive(messages, z, edges, ALONG)
+    if n_ways == 2:
+        expected = expected + naive(messages, z, edges, AGAINST)
+    with torch.no_grad():
+        factored = EdgeMessages(shape[-1], seeds(shape)).double().over(edges, n_ways)(z)
+        assert not torch.allclose(factored, expected)  # or the ReLU would not be tested
+    assert_same_with_gradients(messages.over(edges, n_ways)(z), expected, [z, edges])
+
+
+def test_updates_that_end_in_a_relu_are_never_negative():
+    z, edges = nodes_and_edges(SHAPES[2])
+    plain = MessagePassing(4, 1, generators(2)).double()(z, edges, backward=False)
+    ends_in_relu = MessagePassing(4, 1, generators(2), relu_output=True).double()(z, edges, backward=False)
+    assert plain.min() < 0
+    assert ends_in_relu.min() == 0
 
 
 def by_hand():

@@ -29,9 +29,11 @@ STRUCTURE = (
 
 
 def visl_as_in(preset: str) -> tuple[Contender, ...]:
-    """The paper's preset in its two forms, and ours."""
+    """The paper's preset: as its text has it, with networks of its own for each variable, and with the further ReLU of
+    the authors' code; and our default."""
     return (
         Contender("VISL", "visl", {"preset": preset}),
         Contender("VISL, own networks", "visl", {"preset": preset, "shared_networks": False}),
+        Contender("VISL, authors' ReLU", "visl", {"preset": preset, "relu_messages": True}),
         Contender("VISL, default preset", "visl", {"preset": "default"}),
     )

@@ -21,9 +21,9 @@ class EdgeMessages(nn.Module):
     U and V of both ways are one matrix, and so are their W2.
     """
 
-    def __init__(self, dim: int, rngs: Generators) -> None:
+    def __init__(self, dim: int, rngs: Generators, *, relu_output: bool = False) -> None:
         super().__init__()
-        self.dim = dim
+        self.dim, self.relu_output = dim, relu_output
         self.node = uniform_parameter((dim, 2, 2, dim), 2 * dim, rngs)  # (K, d, way, U or V, d)
         self.hidden_bias = uniform_parameter((2, dim), 2 * dim, rngs)  # b1, (K, way, d)
         self.output = uniform_parameter((2, dim, dim), dim, rngs)  # W2, (K, way, d, d)
@@ -46,12 +46,36 @@ class EdgeMessages(nn.Module):
         weights = torch.stack([edges.sum(-2), edges.sum(-1)][:n_ways], dim=-1)  # (K, S, M, ways)
         constant = member_linear(weights, output_bias, None)[:, :, None]  # (K, S, 1, M, d)
 
+        if self.relu_output:
+
+            def receive_pairwise(z: Tensor) -> Tensor:
+                nodes = member_linear(z, node, bias).view(K, S, -1, M, n_ways, 2, d)
+                return sum_of_pairs(nodes, edges, output.view(K, n_ways, d, d), output_bias)
+
+            return receive_pairwise
+
         def receive(z: Tensor) -> Tensor:
             nodes = member_linear(z, node, bias).view(K * S, -1, M, n_ways, 2, d)
             hidden = reduce_pairs(nodes).view(K, S, -1, M, n_ways * d)
             return member_linear(hidden, output, None) + constant
 
         return receive
+
+
+def sum_of_pairs(nodes: Tensor, edges: Tensor, output: Tensor, output_bias: Tensor) -> Tensor:
+    """sum_k E[k, i] relu(W2 relu(U z_k + V z_i + b1) + b2), and against the edges: here W2 acts on every edge.
+
+    nodes: (K, S, B, M, ways, U or V, d), edges: (K, S, M, M), output: (K, ways, d, d), output_bias: (K, ways, d)
+    -> (K, S, B, M, d)
+    """
+    total = torch.zeros_like(nodes[..., 0, 0, :])
+    for way in range(nodes.shape[4]):
+        sent, received = nodes[..., way, 0, :].unsqueeze(4), nodes[..., way, 1, :].unsqueeze(3)
+        hidden = torch.relu(sent + received)  # (K, S, B, from, to, d)
+        message = torch.relu(member_linear(hidden, output[:, way], output_bias[:, way]))
+        along = edges if way == 0 else edges.transpose(-1, -2)
+        total = total + torch.einsum("ksbfid,ksfi->ksbid", message, along)
+    return total
 
 
 class MessagePassing(nn.Module):
@@ -61,12 +85,15 @@ class MessagePassing(nn.Module):
     i -> k lets flow back from k to i. With the edges reversed it is the same sum as the forward one.
 
     keep_own: z_i <- z_i + MLP_e2n(...) instead, so that a node without parents still knows its own value.
+    relu_output: every MLP here ends in a ReLU.
     """
 
-    def __init__(self, dim: int, n_steps: int, rngs: Generators, *, keep_own: bool = False) -> None:
+    def __init__(
+        self, dim: int, n_steps: int, rngs: Generators, *, keep_own: bool = False, relu_output: bool = False
+    ) -> None:
         super().__init__()
-        self.n_steps, self.keep_own = n_steps, keep_own
-        self.edge_messages = EdgeMessages(dim, rngs)
+        self.n_steps, self.keep_own, self.relu_output = n_steps, keep_own, relu_output
+        self.edge_messages = EdgeMessages(dim, rngs, relu_output=relu_output)
         self.update = Mlp(dim, dim, dim, rngs)
 
     def forward(self, z: Tensor, edges: Tensor, *, backward: bool) -> Tensor:
@@ -74,5 +101,7 @@ class MessagePassing(nn.Module):
         receive = self.edge_messages.over(edges, n_ways=2 if backward else 1)
         for _ in range(self.n_steps):
             update = self.update(receive(z))
+            if self.relu_output:
+                update = torch.relu(update)
             z = z + update if self.keep_own else update
         return z

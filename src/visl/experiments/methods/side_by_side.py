@@ -44,22 +44,26 @@ def visl_side_by_side(
     config = replace(build_config(preset), **settings)
     if runs[0].epochs is not None:
         config = replace(config, epochs=runs[0].epochs, **SMALL)
-    schema, M = schema_of(problems[0]), problems[0].n_groups
-    tables = [to_table(problem.train) for problem in problems]
-    rngs = [torch.Generator().manual_seed(run.seed) for run in runs]
-    model = VislModel(schema, config, torch.full((M, M), config.edge_prior), rngs).to(find_device(runs[0].device))
+    model, data = build(problems, runs, config)
     try:
-        train(
-            model,
-            TrainingData(tables, of_members=True),
-            seeds=[run.seed for run in runs],
-            should_stop=lambda state: time_is_up(),
-        )
+        train(model, data, seeds=[run.seed for run in runs], should_stop=lambda state: time_is_up())
     except Interrupted:
         raise OverTheLimit from None
+    return answers(model, data, problems, runs)
+
+
+def build(problems: Sequence[Problem], runs: Sequence[Run], config: Config) -> tuple[VislModel, TrainingData]:
+    """A model with a member for each problem, and what it is trained on."""
+    schema, M = schema_of(problems[0]), problems[0].n_groups
+    rngs = [torch.Generator().manual_seed(run.seed) for run in runs]
+    model = VislModel(schema, config, torch.full((M, M), config.edge_prior), rngs).to(find_device(runs[0].device))
+    return model, TrainingData([to_table(problem.train) for problem in problems], of_members=True)
+
+
+def answers(model: VislModel, data: TrainingData, problems: Sequence[Problem], runs: Sequence[Run]) -> list[Answer]:
     return [
-        _answer(member, table, problem, run, config)
-        for member, table, problem, run in zip(model.members(), tables, problems, runs, strict=True)
+        _answer(member, table, problem, run)
+        for member, table, problem, run in zip(model.members(), data.tables, problems, runs, strict=True)
     ]
 
 
@@ -85,20 +89,21 @@ def to_table(values: FloatArray) -> Table:
     return Table.from_dense(np.where(observed, values, 0.0), observed)
 
 
-def _answer(member: VislModel, table: Table, problem: Problem, run: Run, config: Config) -> Answer:
+def _answer(member: VislModel, table: Table, problem: Problem, run: Run) -> Answer:
+    config = member.config
     if config.calibrate_noise and CONTINUOUS in problem.kinds:
         calibrate_noise(member, table, seed=run.seed)
     with torch.no_grad():
         probabilities = member.edges.probabilities()[0].cpu().double().numpy()
     structure = Structure(probabilities > EDGE_THRESHOLD, probabilities)
-    return Answer(_imputation(member, problem, run, config), structure, asdict(config))
+    return Answer(_imputation(member, problem, run), structure, asdict(config))
 
 
-def _imputation(member: VislModel, problem: Problem, run: Run, config: Config) -> Imputation | None:
+def _imputation(member: VislModel, problem: Problem, run: Run) -> Imputation | None:
     if not len(problem.asked_row):
         return None
     shown, asked = to_table(problem.test), AskedCells(problem.asked_row, problem.asked_column)
-    imputer = Imputer(member, n_draws=config.n_draws, seed=run.seed)
+    imputer = Imputer(member, n_draws=member.config.n_draws, seed=run.seed)
     is_binary = problem.is_binary[problem.asked_column]
     point = imputer.point(shown, asked).astype(np.float64)
     if is_binary.any():
