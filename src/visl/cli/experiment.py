@@ -11,8 +11,8 @@ import typer
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from visl.cli import options as o
-from visl.cli.console import Talk, count, duration
-from visl.cli.guard import guarded
+from visl.cli.console import Talk, count, duration, error_line
+from visl.cli.guard import INTERRUPTED, TERMINATED, Terminated, guarded
 from visl.errors import InputError
 
 HOW_PANEL = "How it runs"
@@ -69,7 +69,7 @@ def experiment(
         str,
         typer.Option(
             "--device",
-            metavar="cpu|cuda",
+            metavar="cpu|cuda|auto",
             rich_help_panel=HOW_PANEL,
             help="On a GPU, VISL trains data sets of one shape side by side.",
         ),
@@ -87,19 +87,24 @@ def experiment(
     talk = Talk(quiet=quiet, as_json=as_json)
     from visl.experiments import NAMES, find_experiment
     from visl.experiments.page import write_page
-    from visl.experiments.runner import BACKENDS, How, run_experiment
+    from visl.experiments.runner import BACKENDS, How, plan, run_experiment
 
     chosen = [find_experiment(each) for each in (NAMES if name == "all" else [name])]
     _check(limit, jobs, backend, BACKENDS)
-    how = How(data, device, 60 * limit, jobs, backend, scheduler, isolated=not smoke)
+    how = How(data, _device(device), 60 * limit, jobs, backend, scheduler, isolated=not smoke)
     rows: list[dict[str, Any]] = []
     if not tables_only:
-        for each in chosen:
-            with _showing(talk, each.name) as (on_start, on_row):
-                rows += run_experiment(
-                    each, out, how, smoke=smoke, contenders=methods, data_sets=data_sets, on_start=on_start,
-                    on_notice=talk.notice, on_row=on_row,
-                )  # fmt: skip
+        wanted: dict[str, Any] = {
+            "smoke": smoke,
+            "contenders": methods,
+            "data_sets": data_sets,
+            "on_notice": talk.notice,
+        }
+        plans = [(each, plan(each, data, **wanted)) for each in chosen]
+        with _keeping_rows():
+            for each, cells in plans:
+                with _showing(talk, each.name) as (on_start, on_row):
+                    rows += run_experiment(each, cells, out, how, on_start=on_start, on_row=on_row)
     written = write_page(out, page or out / "results.md", smoke=smoke, data=data)
     counts = {status: sum(row["status"] == status for row in rows) for status in ("done", "over the limit", "failed")}
     failures = [
@@ -120,6 +125,24 @@ def _check(limit: float, jobs: int, backend: str, backends: tuple[str, ...]) -> 
         raise InputError(f"--jobs {jobs}: give at least 1")
     if backend not in backends:
         raise InputError(f"--backend {backend}: use one of {', '.join(backends)}")
+
+
+def _device(name: str) -> str:
+    """Checked, before any cell fails for want of it."""
+    if name == "cpu":
+        return name
+    from visl.steps import find_device
+
+    return str(find_device(name))
+
+
+@contextmanager
+def _keeping_rows() -> Iterator[None]:
+    try:
+        yield
+    except (KeyboardInterrupt, Terminated) as error:
+        error_line("interrupted; finished cells are kept, and the same command goes on with the others")
+        raise typer.Exit(TERMINATED if isinstance(error, Terminated) else INTERRUPTED) from None
 
 
 def _counted(counts: dict[str, int]) -> str:

@@ -73,6 +73,10 @@ class Experiment:
     download: str | None = None  # what data to get, and where to put it; None: they are simulated
     seeds: Callable[[DataSet], Sequence[int]] = lambda data_set: (int(data_set.settings.get("seed", 0)),)
 
+    def names(self, can: Callable[[str], bool] = lambda method: True) -> list[str]:
+        """Of the contenders whose method can do this."""
+        return [contender.name for contender in self.contenders if can(contender.method)]
+
     def cells(self, *, smoke: bool = False, contenders: Sequence[str] | None = None) -> list[Cell]:
         """Small data sets first, and all contenders on one data set before the next."""
         chosen = self._chosen(contenders)
@@ -94,4 +98,4 @@ class Experiment:
                 f"{unknown[0]!r} is no method of the experiment {self.name}: use any of "
                 + ", ".join(contender.name for contender in self.contenders)
             )
-        return [known[name.lower()] for name in names]
+        return [known[name] for name in dict.fromkeys(map(str.lower, names))]

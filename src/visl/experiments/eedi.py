@@ -7,7 +7,7 @@ gain over the question mean. The relations between topics come from five initial
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,7 @@ import numpy as np
 from visl.experiments import contenders, paper, tables
 from visl.experiments.design import Contender, DataSet, Experiment, Row
 from visl.experiments.eedi_data import DOWNLOAD, Topics, read_answers
+from visl.experiments.methods import imputes
 from visl.experiments.problem import Problem, Truth
 from visl.experiments.protocol import hide_test_cells
 from visl.experiments.relations import by_topic, describe, share_inside, union
@@ -61,13 +62,13 @@ def load(data_set: DataSet, data: Path | None) -> tuple[Problem, Truth]:
 
 
 def make_tables(rows: Sequence[Row]) -> list[str]:
-    names = [contender.name for contender in EXPERIMENT.contenders]
+    names, imputers = EXPERIMENT.names(), EXPERIMENT.names(imputes)
     on_splits = [row for row in rows if row["label"] == SPLIT_LABEL]
     return [
         tables.section(f"Imputation: hidden answers of the test students, {SPLITS} splits"),
-        tables.means(on_splits, names, (*SCORES, "log_likelihood"), paper.EEDI_IMPUTATION, digits=4),
+        tables.means(on_splits, imputers, (*SCORES, "log_likelihood"), paper.EEDI_IMPUTATION, digits=4),
         tables.section("Gain over the question mean on the same split"),
-        gains(on_splits, names),
+        gains(on_splits, imputers),
         *_relation_tables(rows),
         tables.section("Time of a cell"),
         tables.costs(rows, names),
@@ -83,14 +84,16 @@ def gains(rows: Sequence[Row], names: Sequence[str]) -> str:
         done = [row for row in tables.of_method(rows, name) if row["status"] == DONE and row["data_set"] in base]
         if name == "Mean" or not done:
             continue
-        ours = [
-            tables.mean_and_error([row["scores"][score] - base[row["data_set"]][score] for row in done], 4)
-            for score in SCORES
-        ]
+        ours = [tables.mean_and_error(_differences(done, base, score), 4) for score in SCORES]
         of_paper = [tables.number(a - b, 4) for a, b in zip(printed.get(name, ()), printed["Mean"], strict=False)]
         lines.append([name, *ours, *of_paper, *[tables.NOTHING] * (3 - len(of_paper))])
     words = [tables.WORDS[score] for score in SCORES]
     return tables.markdown(["method", *words, *(f"paper: {word}" for word in words[:3])], lines)
+
+
+def _differences(rows: Sequence[Row], base: Mapping[str, Mapping[str, Any]], score: str) -> list[float]:
+    pairs = [(row["scores"].get(score), base[row["data_set"]].get(score)) for row in rows]
+    return [ours - theirs for ours, theirs in pairs if ours is not None and theirs is not None]
 
 
 def _relation_tables(rows: Sequence[Row]) -> list[str]:

@@ -45,46 +45,44 @@ class Answers:
 def read_answers(data: Path | None, rng: np.random.Generator) -> Answers:
     """The three files pooled, as the paper does. A question of several level-3 topics gets one of them by the rng."""
     folder = folder_with(data, FOLDER, ANSWER_FILES[0], DOWNLOAD)
+    for name in (*ANSWER_FILES, QUESTION_FILE, SUBJECT_FILE):
+        if not (folder / name).is_file():
+            raise InputError(f"there is no {folder / name}: the download is not complete")
     students, questions, right = _read_cells(folder)
-    topic_of_question, topics = _read_topics(folder, np.unique(questions), rng)
-    order = np.argsort([topic_of_question[q] for q in np.unique(questions)], kind="stable")
-    ordered = np.unique(questions)[order]
-    column = np.empty(int(ordered.max()) + 1, np.int64)
-    column[ordered] = np.arange(len(ordered))
+    numbers, place = np.unique(questions, return_inverse=True)
+    topic_of, topics = _read_topics(folder, numbers, rng)
+    order = np.argsort(topic_of, kind="stable")
+    column = np.argsort(order)  # of each question by place
     names, row = np.unique(students, return_inverse=True)
-    values = np.full((len(names), len(ordered)), np.nan)
-    values[row, column[questions]] = right
-    return Answers(values, np.array([topic_of_question[q] for q in ordered]), topics)
+    values = np.full((len(names), len(numbers)), np.nan)
+    values[row, column[place]] = right
+    return Answers(values, topic_of[order], topics)
 
 
 def _read_cells(folder: Path) -> tuple[IntArray, IntArray, FloatArray]:
     import pandas as pd
 
-    frames = []
-    for name in ANSWER_FILES:
-        if not (folder / name).is_file():
-            raise InputError(f"there is no {folder / name}: the download is not complete")
-        frames.append(pd.read_csv(folder / name, usecols=["QuestionId", "UserId", "IsCorrect"]))
+    columns = ["QuestionId", "UserId", "IsCorrect"]
+    frames = [pd.read_csv(folder / name, usecols=columns, encoding="utf-8-sig") for name in ANSWER_FILES]
     cells = pd.concat(frames).drop_duplicates(["QuestionId", "UserId"], keep="last")
     return cells["UserId"].to_numpy(), cells["QuestionId"].to_numpy(), cells["IsCorrect"].to_numpy(np.float64)
 
 
-def _read_topics(folder: Path, questions: IntArray, rng: np.random.Generator) -> tuple[dict[int, int], Topics]:
-    """Topic of each question by number, numbered in the order of their subject's number."""
+def _read_topics(folder: Path, questions: IntArray, rng: np.random.Generator) -> tuple[IntArray, Topics]:
+    """Topic of each question; topics are numbered in the order of their subject's number."""
     import pandas as pd
 
     subjects = pd.read_csv(folder / SUBJECT_FILE, encoding="utf-8-sig").set_index("SubjectId")
-    metadata = pd.read_csv(folder / QUESTION_FILE).set_index("QuestionId")["SubjectId"]
-    subject_of = {}
+    metadata = pd.read_csv(folder / QUESTION_FILE, encoding="utf-8-sig").set_index("QuestionId")["SubjectId"]
+    subject_of = []
     for question in questions.tolist():
         of_level_3 = [s for s in json.loads(metadata[question]) if subjects.loc[s, "Level"] == 3]
         if not of_level_3:
             raise InputError(f"question {question} has no topic of level 3 in {QUESTION_FILE}: download it again")
-        subject_of[question] = of_level_3[rng.integers(len(of_level_3))] if len(of_level_3) > 1 else of_level_3[0]
-    used = sorted(set(subject_of.values()))
-    number = {subject: m for m, subject in enumerate(used)}
+        subject_of.append(of_level_3[rng.integers(len(of_level_3))] if len(of_level_3) > 1 else of_level_3[0])
+    used, topic_of = np.unique(subject_of, return_inverse=True)
     topics = Topics(*(tuple(_ancestor(subjects, subject, up) for subject in used) for up in range(3)))
-    return {question: number[subject] for question, subject in subject_of.items()}, topics
+    return topic_of, topics
 
 
 def _ancestor(subjects: Any, subject: int, up: int) -> str:

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from visl.errors import InputError
 from visl.experiments.problem import FloatArray
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 
 def folder_with(data: Path | None, name: str, file: str, download: str) -> Path:
@@ -20,23 +25,29 @@ def folder_with(data: Path | None, name: str, file: str, download: str) -> Path:
     raise InputError(f"there is no {file} in {data / name} nor in {data}. This experiment needs {download}")
 
 
-def read_values(file: Path) -> FloatArray:
-    """A table of numbers with a header; empty cells are gaps.  (rows, columns)"""
+def read_values(file: Path, names: Sequence[str]) -> FloatArray:
+    """A table of numbers with these names as header; empty cells are gaps.  (rows, columns)"""
+    table = _read_numbers(file)
+    if list(table.columns) != list(names):
+        raise InputError(f"{file} has other names across than the graph has: give the same ones in the same order")
+    return table.to_numpy()
+
+
+def read_matrix(file: Path) -> tuple[FloatArray, list[str]]:
+    """A square table with names across and down, and these names."""
+    matrix = _read_numbers(file, index_col=0)
+    names = list(matrix.columns)
+    if list(map(str, matrix.index)) != names:
+        raise InputError(f"{file} has other names down than across: give a square table, rows = from")
+    return matrix.to_numpy(), names
+
+
+def _read_numbers(file: Path, **how: Any) -> pd.DataFrame:
     import pandas as pd
 
     try:
-        return pd.read_csv(file).to_numpy(np.float64)
+        return pd.read_csv(file, **how).astype(np.float64)
     except FileNotFoundError:
         raise InputError(f"there is no {file}: the download is not complete") from None
     except ValueError as error:
         raise InputError(f"{file} does not hold a table of numbers ({error}): download it again") from error
-
-
-def read_matrix(file: Path) -> FloatArray:
-    """A square table with names across and down."""
-    import pandas as pd
-
-    matrix = pd.read_csv(file, index_col=0)
-    if list(map(str, matrix.index)) != list(map(str, matrix.columns)):
-        raise InputError(f"{file} has other names down than across: give a square table, rows = from")
-    return matrix.to_numpy(np.float64)

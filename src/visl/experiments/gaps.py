@@ -8,6 +8,7 @@ from pathlib import Path
 
 from visl.experiments import contenders, synthetic, tables
 from visl.experiments.design import Contender, DataSet, Experiment, Row
+from visl.experiments.methods import finds_structure, imputes
 from visl.experiments.problem import Problem, Truth
 from visl.experiments.protocol import hide_test_cells, with_training_gaps
 from visl.schema import CONTINUOUS
@@ -37,13 +38,13 @@ def load(data_set: DataSet, data: Path | None) -> tuple[Problem, Truth]:
 
 
 def make_tables(rows: Sequence[Row]) -> list[str]:
-    names = [contender.name for contender in EXPERIMENT.contenders]
+    names, imputers, finders = EXPERIMENT.names(), EXPERIMENT.names(imputes), EXPERIMENT.names(finds_structure)
     return [
         tables.section("Imputation: RMSE of hidden test cells"),
-        tables.scores_by_label(rows, names, "rmse", MECHANISMS),
+        tables.scores_by_label(rows, imputers, "rmse", MECHANISMS),
         tables.section("Structure (of every method but VISL on a table whose gaps were filled by nearest neighbours)"),
         *(
-            tables.scores_by_label(rows, names, score, MECHANISMS)
+            tables.scores_by_label(rows, finders, score, MECHANISMS)
             for score in ("adjacency_f1", "orientation_f1", "causal_accuracy", "dag_orientation_f1")
         ),
         tables.section("Time of a cell"),

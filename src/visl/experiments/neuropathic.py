@@ -8,8 +8,10 @@ from typing import Any
 
 import numpy as np
 
+from visl.errors import InputError
 from visl.experiments import contenders, found_data, illustrations, paper, tables
 from visl.experiments.design import DataSet, Experiment, Row
+from visl.experiments.methods import finds_structure, imputes
 from visl.experiments.problem import BoolArray, Problem, Truth
 from visl.experiments.protocol import hide_test_cells, split_rows
 from visl.graph.metrics import structure_scores
@@ -33,9 +35,10 @@ def data_sets(smoke: bool) -> list[DataSet]:
 
 def load(data_set: DataSet, data: Path | None) -> tuple[Problem, Truth]:
     folder = found_data.folder_with(data, FOLDER, GRAPH_FILE, DOWNLOAD)
-    edges = found_data.read_matrix(folder / GRAPH_FILE).astype(bool)
+    graph, names = found_data.read_matrix(folder / GRAPH_FILE)
+    edges = graph.astype(bool)
     number = data_set.settings["number"]
-    values = found_data.read_values(folder / f"simulated_{number}.csv.gz")
+    values = found_data.read_values(folder / f"simulated_{number}.csv.gz", names)
     rng = np.random.default_rng([222, number])
     train, test = split_rows(len(values), TRAIN_ROWS, rng)
     if data_set.settings.get("smoke"):  # a few edges between columns that vary
@@ -55,7 +58,7 @@ def ceiling(problem: Problem, edges: BoolArray) -> dict[str, float]:
 
 
 def make_tables(rows: Sequence[Row]) -> list[str]:
-    names = [contender.name for contender in EXPERIMENT.contenders]
+    names, imputers, finders = EXPERIMENT.names(), EXPERIMENT.names(imputes), EXPERIMENT.names(finds_structure)
     return [
         "The data follow the published form of the simulator on its exact graph, with probabilities estimated from its "
         "100 public records, because its own tables could not be had: the paper's figures, on other data, stand in a "
@@ -63,18 +66,22 @@ def make_tables(rows: Sequence[Row]) -> list[str]:
         "the 1000 training rows and cannot be found; the best possible orientation F1 is .95 to .97.",
         tables.section("Imputation: hidden test cells"),
         tables.means(
-            rows, names, ("accuracy", "auroc", "aupr", "average_precision", "log_likelihood"),
+            rows, imputers, ("accuracy", "auroc", "aupr", "average_precision", "log_likelihood"),
             paper.NEUROPATHIC_IMPUTATION, digits=4,
         ),
         tables.section("Structure"),
-        tables.structure(rows, names, paper.NEUROPATHIC_STRUCTURE),
+        tables.structure(rows, finders, paper.NEUROPATHIC_STRUCTURE),
         tables.section("Time of a cell"),
         tables.costs(rows, names),
     ]  # fmt: skip
 
 
 def make_pictures(rows: Sequence[Row], folder: Path, data: Path | None) -> list[Path]:
-    return [] if data is None else illustrations.of_edges(EXPERIMENT, rows, folder, data)
+    """Without the data, those that are there from before."""
+    try:
+        return illustrations.of_edges(EXPERIMENT, rows, folder, data)
+    except InputError:
+        return sorted(folder.glob("neuropathic-*.png"))
 
 
 EXPERIMENT = Experiment(

@@ -12,7 +12,7 @@ FORMS = {"VISL": {}, "VISL, own networks": {"shared_networks": False}}
 
 
 def make_tables(rows: Sequence[Row]) -> list[str]:
-    names = [contender.name for contender in EXPERIMENT.contenders]
+    names = EXPERIMENT.names()
     scores = ("rmse", "adjacency_f1", "orientation_f1", "causal_accuracy", "dag_orientation_f1", "edge_auroc")
     return [
         tables.section("Means of the fifteen synthetic data sets"),

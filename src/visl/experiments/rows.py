@@ -22,20 +22,18 @@ def rows_file(folder: Path, experiment: str) -> Path:
 
 
 def read_rows(file: Path) -> list[Row]:
-    """A last line that was cut short, as when the machine went down, is left out; any other damage is an error."""
+    """A last line without its end, as when the machine went down, is left out; any other damage is an error."""
     if not file.exists():
         return []
-    lines = file.read_text(encoding="utf-8").split("\n")
+    *lines, _ = file.read_bytes().split(b"\n")  # in bytes, because a line may be cut inside a character
     rows = []
     for number, line in enumerate(lines, start=1):
-        if not line:
+        if not line.strip():
             continue
         try:
             row = json.loads(line)
             row["key"], row["status"]
-        except (json.JSONDecodeError, KeyError, TypeError) as error:
-            if number == len(lines):
-                break
+        except (ValueError, KeyError, TypeError) as error:
             raise InputError(f"{file}, line {number}, is no row of results: remove that line, or the file") from error
         rows.append(row)
     return rows
@@ -114,8 +112,7 @@ def plain(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [plain(entry) for entry in value]
     if hasattr(value, "tolist"):
-        value = value.tolist()
-        return plain(value) if isinstance(value, list) else plain(float(value) if isinstance(value, float) else value)
+        return plain(value.tolist())
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     return value if isinstance(value, str | int | None) else str(value)

@@ -19,8 +19,8 @@ from visl.experiments.worker import run_isolated
 
 LIMIT_S = 30 * 60.0
 BACKENDS = ("loky", "threading", "dask", "ray")
-# Methods that a GPU serves; on it cells of VISL are trained side by side.
-ON_GPU = ("visl", "pvae", "dag_gnn_groups")
+# Methods that a GPU serves in this process, where cells of VISL are trained side by side, or in processes of their own.
+ON_GPU, ALONE_ON_GPU = ("visl", "pvae", "dag_gnn_groups"), ("notears_nonlinear", "dag_gnn")
 
 
 @dataclass(frozen=True)
@@ -36,23 +36,34 @@ class How:
     isolated: bool = True  # each cell in a process of its own, ended at the limit
 
 
-def run_experiment(
+def plan(
     experiment: Experiment,
-    folder: Path,
-    how: How,
+    data: Path | None,
     *,
     smoke: bool = False,
     contenders: Sequence[str] | None = None,
     data_sets: Sequence[str] | None = None,
-    on_start: Callable[[int, int], None] = lambda done, total: None,
     on_notice: Callable[[str], None] = lambda text: None,
-    on_row: Callable[[Row], None] = lambda row: None,
-) -> list[Row]:
-    """The rows of all its cells, those of earlier runs too.  on_start: (cells already settled, cells in all)"""
-    file = rows_file(folder, experiment.name)
+) -> list[Cell]:
+    """The cells to run. What is unknown or not there is an error now, before hours of work."""
     cells = _chosen(experiment.cells(smoke=smoke, contenders=contenders), data_sets)
     cells = _installed(cells, contenders, on_notice)
-    _check_data(experiment, cells, how)
+    if cells and experiment.download is not None:
+        experiment.load(cells[0].data_set, data)
+    return cells
+
+
+def run_experiment(
+    experiment: Experiment,
+    cells: Sequence[Cell],
+    folder: Path,
+    how: How,
+    *,
+    on_start: Callable[[int, int], None] = lambda done, total: None,
+    on_row: Callable[[Row], None] = lambda row: None,
+) -> list[Row]:
+    """The rows of all these cells, those of earlier runs too.  on_start: (cells already settled, cells in all)"""
+    file = rows_file(folder, experiment.name)
     rows = read_rows(file)
     known = settled(rows, how.limit_s)
     todo = [cell for cell in cells if cell.key not in known]
@@ -97,12 +108,6 @@ def _installed(cells: list[Cell], named: Sequence[str] | None, on_notice: Callab
     return [cell for cell in cells if cell.contender.name not in lacking]
 
 
-def _check_data(experiment: Experiment, cells: Sequence[Cell], how: How) -> None:
-    """Before hours of work: are the data there?"""
-    if cells and experiment.download is not None:
-        experiment.load(cells[0].data_set, how.data)
-
-
 def _worth_trying(
     cells: Sequence[Cell], rows: Sequence[Row], limit_s: float, keep: Callable[[Row], None]
 ) -> Iterator[Cell]:
@@ -129,8 +134,12 @@ def _in_parallel(experiment: Experiment, cells: Iterator[Cell], how: How) -> Ite
     with _backend(how):
         pool = Parallel(n_jobs=how.jobs, return_as="generator_unordered", pre_dispatch="n_jobs", batch_size=1)
         yield from pool(
-            delayed(run_isolated)(cell, data=data, device=how.device, limit_s=how.limit_s) for cell in cells
+            delayed(run_isolated)(cell, data=data, device=_device(cell, how), limit_s=how.limit_s) for cell in cells
         )
+
+
+def _device(cell: Cell, how: How) -> str:
+    return how.device if cell.contender.method in ALONE_ON_GPU else "cpu"
 
 
 @contextmanager

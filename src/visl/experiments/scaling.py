@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from pathlib import Path
 from statistics import fmean
@@ -25,7 +26,7 @@ def data_sets(smoke: bool) -> list[DataSet]:
 
 
 def make_tables(rows: Sequence[Row]) -> list[str]:
-    names = [contender.name for contender in EXPERIMENT.contenders]
+    names = EXPERIMENT.names()
     return [
         tables.section("Minutes, mean of three data sets (in the second table the paper's, on a K80 or V100 GPU)"),
         tables.markdown(["ours", *LABELS], [[name, *_minutes(rows, name)] for name in names]),
@@ -53,13 +54,18 @@ def _printed(name: str) -> list[str]:
     return figures + ["over a day"] * (len(LABELS) - len(figures))
 
 
-def make_pictures(rows: Sequence[Row], folder: Path, data: Path | None) -> list[Path]:
-    times: dict[str, dict[int, float]] = {}
+def mean_seconds(rows: Sequence[Row]) -> dict[str, dict[int, float]]:
+    """Of each method at each size; infinite where any data set was over the limit."""
+    spent: dict[str, dict[int, list[float]]] = {}
     for row in rows:
-        if row["status"] == DONE:
-            times.setdefault(row["method"], {}).setdefault(row["size"], row["seconds"])
-        elif row["status"] == OVER:
-            times.setdefault(row["method"], {})[row["size"]] = float("inf")
+        if row["status"] in (DONE, OVER):
+            seconds = row["seconds"] if row["status"] == DONE else math.inf
+            spent.setdefault(row["method"], {}).setdefault(row["size"], []).append(seconds)
+    return {name: {size: fmean(of_size) for size, of_size in sizes.items()} for name, sizes in spent.items()}
+
+
+def make_pictures(rows: Sequence[Row], folder: Path, data: Path | None) -> list[Path]:
+    times = mean_seconds(rows)
     limits = [row["limit_s"] for row in rows if row.get("limit_s")]
     if not times or not limits:
         return []

@@ -10,6 +10,7 @@ import numpy as np
 from visl.data.simulate_synthetic import SyntheticData, simulate_synthetic
 from visl.experiments import contenders, illustrations, paper, tables
 from visl.experiments.design import DataSet, Experiment, Row
+from visl.experiments.methods import finds_structure, imputes
 from visl.experiments.problem import Problem, Truth
 from visl.experiments.protocol import hide_test_cells
 from visl.schema import CONTINUOUS
@@ -43,18 +44,18 @@ def load(data_set: DataSet, data: Path | None) -> tuple[Problem, Truth]:
 
 
 def make_tables(rows: Sequence[Row]) -> list[str]:
-    names = [contender.name for contender in EXPERIMENT.contenders]
+    names, imputers, finders = EXPERIMENT.names(), EXPERIMENT.names(imputes), EXPERIMENT.names(finds_structure)
     by_size = [f"D={D}" for D in SIZES]
     return [
         tables.section("Imputation: RMSE of hidden test cells, values scaled by the training rows"),
-        tables.scores_by_label(rows, names, "rmse", by_size, paper.SYNTHETIC_RMSE),
+        tables.scores_by_label(rows, imputers, "rmse", by_size, paper.SYNTHETIC_RMSE),
         tables.section("Imputation: the 90 % interval and the likelihood"),
-        tables.means(rows, names, ("rmse_by_column", "coverage", "log_likelihood")),
+        tables.means(rows, imputers, ("rmse_by_column", "coverage", "log_likelihood")),
         tables.section("Structure: all fifteen data sets"),
-        tables.structure(rows, names, paper.SYNTHETIC_STRUCTURE),
+        tables.structure(rows, finders, paper.SYNTHETIC_STRUCTURE),
         tables.section("Structure, by the number of variables"),
         *(
-            tables.scores_by_label(rows, names, score, by_size, of_paper)
+            tables.scores_by_label(rows, finders, score, by_size, of_paper)
             for score, of_paper in (
                 ("adjacency_f1", paper.SYNTHETIC_ADJACENCY),
                 ("orientation_f1", paper.SYNTHETIC_ORIENTATION),

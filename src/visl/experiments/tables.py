@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from statistics import fmean, stdev
 from typing import Any
 
@@ -101,7 +101,6 @@ def means(
     of_paper: Figures | None = None,
     *,
     digits: int = 3,
-    only: Callable[[str], bool] = lambda name: True,
 ) -> str:
     """Means over all data sets. of_paper: its figures for the first scores"""
     titles = ["method", *(WORDS.get(score, score) for score in scores)]
@@ -110,7 +109,6 @@ def means(
     lines = [
         [name, *(summary(of_method(rows, name), score, digits) for score in scores), *paper_cells(name, of_paper)]
         for name in shown_names(rows, names, scores)
-        if only(name)
     ]
     return markdown(titles, lines)
 

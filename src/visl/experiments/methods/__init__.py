@@ -46,6 +46,14 @@ LIBRARIES = {
 INSTALL = "pip install 'visl[baselines]'"
 
 
+def imputes(name: str) -> bool:
+    return METHODS[name] not in ("structure", "dag_gnn_groups")
+
+
+def finds_structure(name: str) -> bool:
+    return METHODS[name] not in ("imputation", "pvae")
+
+
 def is_installed(name: str) -> bool:
     return name not in LIBRARIES or find_spec(LIBRARIES[name]) is not None
 
