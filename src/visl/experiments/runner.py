@@ -113,7 +113,7 @@ def _worth_trying(
 ) -> Iterator[Cell]:
     """A method that was over the limit is not tried on data sets of that size or larger: its row says why.
 
-    The cells are drawn from here as workers become free, so the rows are those of all cells finished by then.
+    The cells are drawn from here as workers become free, so the rows are those that have arrived by then.
     """
     for cell in cells:
         earlier = over_the_limit_at(rows, cell, limit_s)

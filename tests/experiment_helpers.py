@@ -1,0 +1,91 @@
+"""Made-up data in the layout of the public ones, and rows of results."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from visl.experiments.design import Cell, Contender, DataSet, Row
+from visl.experiments.eedi_data import ANSWER_FILES, QUESTION_FILE, SUBJECT_FILE
+from visl.experiments.rows import DONE, row_of
+
+SUBJECTS = """SubjectId,Name,ParentId,Level
+3,Maths,NULL,0
+32,Number,3,1
+49,Algebra,3,1
+71,Fractions,32,2
+81,Equations,49,2
+209,Adding fractions,71,3
+210,Ordering fractions,71,3
+101,Linear equations,81,3
+102,Sequences,81,3
+"""
+
+
+def write_eedi(
+    folder: Path,
+    answers: Sequence[tuple[Sequence[tuple[int, ...]], str]],
+    questions: dict[int, list[int]],
+    subjects: str = SUBJECTS,
+) -> None:
+    """answers: of each of the three files, lines (question, student, right) and the header's further column"""
+    for name, (lines, further) in zip(ANSWER_FILES, answers, strict=True):
+        file = folder / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        rows = [f"{question},{student},2,{right}" for question, student, right in lines]
+        file.write_text("\n".join([f"QuestionId,UserId,{further},IsCorrect", *rows]) + "\n", encoding="utf-8")
+    (folder / SUBJECT_FILE).parent.mkdir()
+    (folder / SUBJECT_FILE).write_text(subjects, encoding="utf-8-sig")
+    listed = [f'{question},"{topics}"' for question, topics in questions.items()]
+    table = "\n".join(["QuestionId,SubjectId", *listed]) + "\n"
+    (folder / QUESTION_FILE).write_text(table, encoding="utf-8")
+
+
+def write_class(folder: Path, n_students: int = 120) -> Path:
+    """Eight questions of four topics; students differ in one ability, and a quarter of the answers is missing."""
+    rng = np.random.default_rng(0)
+    topic = [209, 210, 101, 102]
+    questions = {question: [3, topic[question % 4]] for question in range(8)}
+    ability = rng.standard_normal(n_students)
+    lines = [
+        (question, student, int(ability[student] + rng.logistic() > 0))
+        for student in range(n_students)
+        for question in questions
+        if rng.random() > 0.25
+    ]
+    thirds = [lines[k::3] for k in range(3)]
+    write_eedi(folder / "eedi_task_3_4", [(third, "AnswerValue") for third in thirds], questions)
+    return folder
+
+
+def write_neuropathic(folder: Path, n_rows: int = 1100) -> Path:
+    """Five columns: a -> b -> c, d -> c, and e, which is always 0; one data set."""
+    folder.mkdir(parents=True, exist_ok=True)
+    names = list("abcde")
+    edges = pd.DataFrame(np.zeros((5, 5), int), index=names, columns=names)
+    edges.loc["a", "b"] = edges.loc["b", "c"] = edges.loc["d", "c"] = 1
+    edges.to_csv(folder / "true_dag.csv")
+    rng = np.random.default_rng(1)
+    a, d, flips = rng.random(n_rows) < 0.5, rng.random(n_rows) < 0.4, rng.random((2, n_rows)) < 0.1
+    b = a ^ flips[0]
+    c = (b | d) ^ flips[1]
+    values = pd.DataFrame(np.stack([a, b, c, d, np.zeros(n_rows)], axis=1).astype(int), columns=names)
+    values.to_csv(folder / "simulated_1.csv.gz", index=False)
+    return folder
+
+
+def made_up_cell(
+    method: str = "Mean", data_set: str = "first", *, size: int = 5, label: str = "", seed: int = 0
+) -> Cell:
+    return Cell("made up", DataSet(data_set, size, {"seed": seed}, label), Contender(method, method.lower()), seed)
+
+
+def row(method: str, data_set: str, status: str = DONE, *, label: str = "", size: int = 5, **more: object) -> Row:
+    """more: scores, and what `row_of` takes"""
+    known = {"scores", "seconds", "limit_s", "reason", "fill", "together", "device", "peak_mib"}
+    scores = {name: value for name, value in more.items() if name not in known}
+    rest = {"seconds": 1.0, "limit_s": 60.0} | {name: value for name, value in more.items() if name in known}
+    if status == DONE:
+        rest.setdefault("scores", scores)
+    return row_of(made_up_cell(method, data_set, size=size, label=label), status, **rest)
