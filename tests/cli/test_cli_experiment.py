@@ -1,0 +1,173 @@
+"""`visl experiment` from end to end, in small trials."""
+
+import json
+import re
+import signal
+from pathlib import Path
+
+import pytest
+
+from experiment_helpers import write_class, write_neuropathic
+from visl.experiments import NAMES, runner
+from visl.experiments.rows import read_rows
+
+CHEAP = {
+    "synthetic": ("Mean", "GES", "VISL"),
+    "gaps": ("Mean", "GES", "VISL"),
+    "rounds": ("VISL, T=1", "VISL, T=2"),
+    "neuropathic": ("Majority vote", "GES", "VISL"),
+    "eedi": ("Mean", "Random edges", "VISL"),
+    "scaling": ("GES", "VISL"),
+}
+CELLS = {"synthetic": 3, "gaps": 6, "rounds": 2, "neuropathic": 3, "eedi": 5, "scaling": 4}
+PICTURES = {"synthetic": 4, "neuropathic": 3, "scaling": 1}
+
+
+def named(*methods: str) -> list[str]:
+    return [part for name in methods for part in ("--method", name)]
+
+
+def pictures_of(page: Path) -> list[Path]:
+    return [page.parent / link for link in re.findall(r"!\[.*?\]\((.*?)\)", page.read_text(encoding="utf-8"))]
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("public")
+    write_class(folder)
+    write_neuropathic(folder / "neuropathic_pain")
+    return folder
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_small_trial(run, data, tmp_path, name):
+    page = tmp_path / "docs" / "page.md"
+    command = ("experiment", name, "--smoke", "--out", tmp_path / "out", "--page", page, "--data", data)
+    result = run(*command, *named(*CHEAP[name]), "--json")
+    assert result.exit_code == 0, result.output
+    said = json.loads(result.stdout)
+    assert said["cells"] == {"done": CELLS[name], "over the limit": 0, "failed": 0}
+    assert said["failures"] == []
+    rows = read_rows(tmp_path / "out" / f"{name}.jsonl")
+    assert {row["method"] for row in rows} == set(CHEAP[name])
+    assert len({row["key"] for row in rows}) == len(rows) == CELLS[name]
+    assert all(row["smoke"] for row in rows)
+    text = page.read_text(encoding="utf-8")
+    for method in CHEAP[name]:
+        assert f"| {method} |" in text
+    pictures = pictures_of(page)
+    assert len(pictures) == PICTURES.get(name, 0)
+    for picture in pictures:
+        assert picture.read_bytes().startswith(b"\x89PNG")
+
+    again = run(*command, *named(*CHEAP[name]))
+    assert again.exit_code == 0, again.output
+    assert f"{CELLS[name]} of {CELLS[name]} cells are there already" in again.stderr
+    assert read_rows(tmp_path / "out" / f"{name}.jsonl") == rows
+    assert page.read_text(encoding="utf-8") == text
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["synthetic", "eedi"])
+def test_a_small_trial_of_all_methods(run, data, tmp_path, name):
+    for library in ("causallearn", "castle", "dagma", "pyagrum", "pgmpy"):
+        pytest.importorskip(library)
+    result = run("experiment", name, "--smoke", "--out", tmp_path, "--data", data, "--json")
+    assert result.exit_code == 0, result.output
+    said = json.loads(result.stdout)
+    assert said["failures"] == []
+    rows = read_rows(tmp_path / f"{name}.jsonl")
+    assert said["cells"] == {"done": len(rows), "over the limit": 0, "failed": 0}
+    scored = [score for row in rows for score in ("rmse", "accuracy", "adjacency_f1") if score in row["scores"]]
+    assert len(scored) >= (20 if name == "synthetic" else 8)
+    for row in rows:
+        assert row["scores"] or row["edges"], row
+        for score in ("accuracy", "adjacency_f1", "coverage", "auroc"):
+            assert 0 <= row["scores"].get(score, 0) <= 1
+
+
+def test_tables_only_runs_nothing(run, tmp_path, monkeypatch):
+    command = ("experiment", "synthetic", "--smoke", "--out", tmp_path)
+    assert run(*command, *named("Mean")).exit_code == 0
+    before = (tmp_path / "results.md").read_text(encoding="utf-8")
+    (tmp_path / "results.md").unlink()
+    monkeypatch.setattr(runner, "run_cell", lambda *arguments, **more: pytest.fail("ran"))
+    result = run(*command, "--tables-only")
+    assert result.exit_code == 0, result.output
+    assert result.stdout == f"Written: {tmp_path / 'results.md'}\n"
+    assert (tmp_path / "results.md").read_text(encoding="utf-8") == before
+    assert [row["method"] for row in read_rows(tmp_path / "synthetic.jsonl")] == ["Mean"]
+
+
+def test_failures_are_said_and_do_not_end_the_others(run, tmp_path, monkeypatch):
+    from visl.experiments import cells
+
+    find = cells.find_method
+
+    def broken(*arguments, **more):
+        raise ZeroDivisionError("no")
+
+    monkeypatch.setattr(cells, "find_method", lambda name: broken if name == "mean" else find(name))
+    result = run("experiment", "synthetic", "--smoke", "--out", tmp_path, *named("Mean", "Majority vote"))
+    assert result.exit_code == 0, result.output
+    assert "2 cells: 1 done, 1 failed." in result.stdout
+    assert "Failed: Mean on D=5, seed 0: ZeroDivisionError: no" in result.stdout
+
+
+@pytest.mark.parametrize(("signum", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_interrupted_it_goes_on(run, tmp_path, monkeypatch, signum, code):
+    command = ("experiment", "synthetic", "--smoke", "--out", tmp_path, *named("Mean", "Majority vote", "KNN"))
+    run_cell, calls = runner.run_cell, []
+
+    def interrupted(experiment, cell, **more):
+        calls.append(cell.contender.name)
+        if len(calls) == 2:
+            signal.raise_signal(signum)
+        return run_cell(experiment, cell, **more)
+
+    monkeypatch.setattr(runner, "run_cell", interrupted)
+    stopped = run(*command)
+    assert stopped.exit_code == code
+    assert "Error: interrupted; finished cells are kept" in stopped.stderr
+    assert [row["method"] for row in read_rows(tmp_path / "synthetic.jsonl")] == ["Mean"]
+    assert run(*command).exit_code == 0
+    assert calls == ["Mean", "Majority vote", "Majority vote", "KNN"]
+
+
+# What is refused
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("nowhere",), "no experiment 'nowhere': use one of synthetic, gaps, rounds, neuropathic, eedi, scaling"),
+        (("synthetic", "--limit", 0), "--limit 0 leaves no time: give minutes above 0"),
+        (("synthetic", "--limit", -1.5), "--limit -1.5 leaves no time"),
+        (("synthetic", "--jobs", 0), "--jobs 0: give at least 1"),
+        (("synthetic", "--backend", "mpi"), "--backend mpi: use one of loky, threading, dask, ray"),
+        (("synthetic", "--device", "nowhere"), "device 'nowhere' cannot be used here"),
+        (("synthetic", "--smoke", "--method", "forest"), "'forest' is no method of the experiment synthetic"),
+        (("synthetic", "--smoke", "--data-set", "D=6"), "'D=6' is no data set of this experiment: use any of D=5"),
+        (("eedi", "--smoke"), "needs the Eedi data of the NeurIPS 2020 Education Challenge"),
+        (("neuropathic", "--smoke"), "needs the neuropathic data sets: put true_dag.csv"),
+        (("all", "--smoke"), "needs the neuropathic data sets"),  # before the others are run
+    ],
+)
+def test_refused_with_nothing_written(refused, tmp_path, arguments, words):
+    assert words in refused("experiment", *arguments, "--out", tmp_path / "out")
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("name", ["eedi", "neuropathic"])
+def test_a_folder_without_the_data(refused, tmp_path, name):
+    (tmp_path / "empty").mkdir()
+    said = refused("experiment", name, "--smoke", "--data", tmp_path / "empty", "--out", tmp_path / "out")
+    assert "there is no" in said
+    assert "give --data DIR" in said
+    assert not (tmp_path / "out").exists()
+
+
+def test_damaged_rows_are_refused(refused, tmp_path):
+    (tmp_path / "synthetic.jsonl").write_text("{}\n")
+    said = refused("experiment", "synthetic", "--smoke", "--out", tmp_path, *named("Mean"))
+    assert "synthetic.jsonl, line 1, is no row of results" in said
