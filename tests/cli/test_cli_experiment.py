@@ -48,7 +48,7 @@ def test_a_small_trial(run, data, tmp_path, name):
     said = json.loads(result.stdout)
     assert said["cells"] == {"done": CELLS[name], "over the limit": 0, "failed": 0}
     assert said["failures"] == []
-    rows = read_rows(tmp_path / "out" / f"{name}.jsonl")
+    rows = read_rows(tmp_path / "out" / "smoke" / f"{name}.jsonl")
     assert {row["method"] for row in rows} == set(CHEAP[name])
     assert len({row["key"] for row in rows}) == len(rows) == CELLS[name]
     assert all(row["smoke"] for row in rows)
@@ -62,8 +62,9 @@ def test_a_small_trial(run, data, tmp_path, name):
 
     again = run(*command, *named(*CHEAP[name]))
     assert again.exit_code == 0, again.output
+    assert [path.name for path in (tmp_path / "out").iterdir()] == ["smoke"]
     assert f"{CELLS[name]} of {CELLS[name]} cells are there already" in again.stderr
-    assert read_rows(tmp_path / "out" / f"{name}.jsonl") == rows
+    assert read_rows(tmp_path / "out" / "smoke" / f"{name}.jsonl") == rows
     assert page.read_text(encoding="utf-8") == text
 
 
@@ -76,7 +77,7 @@ def test_a_small_trial_of_all_methods(run, data, tmp_path, name):
     assert result.exit_code == 0, result.output
     said = json.loads(result.stdout)
     assert said["failures"] == []
-    rows = read_rows(tmp_path / f"{name}.jsonl")
+    rows = read_rows(tmp_path / "smoke" / f"{name}.jsonl")
     assert said["cells"] == {"done": len(rows), "over the limit": 0, "failed": 0}
     scored = [score for row in rows for score in ("rmse", "accuracy", "adjacency_f1") if score in row["scores"]]
     assert len(scored) >= (20 if name == "synthetic" else 8)
@@ -88,15 +89,16 @@ def test_a_small_trial_of_all_methods(run, data, tmp_path, name):
 
 def test_tables_only_runs_nothing(run, tmp_path, monkeypatch):
     command = ("experiment", "synthetic", "--smoke", "--out", tmp_path)
+    page = tmp_path / "smoke" / "results.md"
     assert run(*command, *named("Mean")).exit_code == 0
-    before = (tmp_path / "results.md").read_text(encoding="utf-8")
-    (tmp_path / "results.md").unlink()
+    before = page.read_text(encoding="utf-8")
+    page.unlink()
     monkeypatch.setattr(runner, "run_cell", lambda *arguments, **more: pytest.fail("ran"))
     result = run(*command, "--tables-only")
     assert result.exit_code == 0, result.output
-    assert result.stdout == f"Written: {tmp_path / 'results.md'}\n"
-    assert (tmp_path / "results.md").read_text(encoding="utf-8") == before
-    assert [row["method"] for row in read_rows(tmp_path / "synthetic.jsonl")] == ["Mean"]
+    assert result.stdout == f"Written: {page}\n"
+    assert page.read_text(encoding="utf-8") == before
+    assert [row["method"] for row in read_rows(tmp_path / "smoke" / "synthetic.jsonl")] == ["Mean"]
 
 
 def test_failures_are_said_and_do_not_end_the_others(run, tmp_path, monkeypatch):
@@ -129,7 +131,7 @@ def test_interrupted_it_goes_on(run, tmp_path, monkeypatch, signum, code):
     stopped = run(*command)
     assert stopped.exit_code == code
     assert "Error: interrupted; finished cells are kept" in stopped.stderr
-    assert [row["method"] for row in read_rows(tmp_path / "synthetic.jsonl")] == ["Mean"]
+    assert [row["method"] for row in read_rows(tmp_path / "smoke" / "synthetic.jsonl")] == ["Mean"]
     assert run(*command).exit_code == 0
     assert calls == ["Mean", "Majority vote", "Majority vote", "KNN"]
 
@@ -168,6 +170,7 @@ def test_a_folder_without_the_data(refused, tmp_path, name):
 
 
 def test_damaged_rows_are_refused(refused, tmp_path):
-    (tmp_path / "synthetic.jsonl").write_text("{}\n")
+    (tmp_path / "smoke").mkdir()
+    (tmp_path / "smoke" / "synthetic.jsonl").write_text("{}\n")
     said = refused("experiment", "synthetic", "--smoke", "--out", tmp_path, *named("Mean"))
     assert "synthetic.jsonl, line 1, is no row of results" in said

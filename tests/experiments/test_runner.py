@@ -174,13 +174,26 @@ def test_only_methods_that_use_a_gpu_get_it(tmp_path, monkeypatch):
     assert [row["device"] for row in rows] == ["cpu", "cuda", "cuda", "cpu"]
 
 
+def test_on_a_gpu_too_no_larger_size_is_tried_after_the_limit(tmp_path, monkeypatch):
+    asked = []
+
+    def run_together(experiment, cells, *, data, device, limit_s):
+        asked.append([cell.data_set.name for cell in cells])
+        yield from (row_of(cell, OVER, limit_s=limit_s, seconds=limit_s) for cell in cells)
+
+    monkeypatch.setattr(runner, "run_together", run_together)
+    rows = run_all(experiment(Contender("VISL", "visl"), sizes=(4, 2, 3)), tmp_path, How(device="cuda"))
+    assert asked == [["of 2"], [], []]
+    assert [row.get("reason") for row in rows] == [None, *["not tried: of 2 was over"] * 2]
+
+
 def test_a_missing_library(monkeypatch, fakes, tmp_path):
     monkeypatch.setitem(methods.LIBRARIES, "arrow", "a_library_that_nobody_has")
     of, notices = experiment(), []
     cells = plan(of, None, on_notice=notices.append)
     assert {cell.contender.name for cell in cells} == {"One", "F"}
     assert notices == ["left out, for want of their libraries: A. pip install 'visl[baselines]'"]
-    with pytest.raises(InputError, match=r"A need libraries that are not installed: pip install 'visl\[baselines\]'"):
+    with pytest.raises(InputError, match=r"libraries are not installed for A: pip install 'visl\[baselines\]'"):
         plan(of, None, contenders=["One", "A"])
 
 

@@ -42,7 +42,7 @@ def experiment(
     data_sets: Annotated[
         list[str] | None, typer.Option("--data-set", metavar="NAME", help="Only this data set. Repeat for more.")
     ] = None,
-    smoke: Annotated[bool, typer.Option("--smoke", help="A small trial of everything, in a minute or two.")] = False,
+    smoke: Annotated[bool, typer.Option("--smoke", help="A small trial, in a minute or two, into DIR/smoke.")] = False,
     tables_only: Annotated[
         bool, typer.Option("--tables-only", help="Run nothing: make the page again from the rows that are there.")
     ] = False,
@@ -92,6 +92,7 @@ def experiment(
     chosen = [find_experiment(each) for each in (NAMES if name == "all" else [name])]
     _check(limit, jobs, backend, BACKENDS)
     how = How(data, _device(device), 60 * limit, jobs, backend, scheduler, isolated=not smoke)
+    folder = out / "smoke" if smoke else out
     rows: list[dict[str, Any]] = []
     if not tables_only:
         wanted: dict[str, Any] = {
@@ -104,14 +105,14 @@ def experiment(
         with _keeping_rows():
             for each, cells in plans:
                 with _showing(talk, each.name) as (on_start, on_row):
-                    rows += run_experiment(each, cells, out, how, on_start=on_start, on_row=on_row)
-    written = write_page(out, page or out / "results.md", smoke=smoke, data=data)
+                    rows += run_experiment(each, cells, folder, how, on_start=on_start, on_row=on_row)
+    written = write_page(folder, page or folder / "results.md", smoke=smoke, data=data)
     counts = {status: sum(row["status"] == status for row in rows) for status in ("done", "over the limit", "failed")}
     failures = [
         f"{row['method']} on {row['data_set']}: {row.get('reason')}" for row in rows if row["status"] == "failed"
     ]
     talk.result(
-        {"page": written, "out": out, "cells": counts, "failures": failures},
+        {"page": written, "out": folder, "cells": counts, "failures": failures},
         *([] if tables_only else [f"{count(len(rows), 'cell')}: {_counted(counts)}."]),
         *(f"Failed: {failure}" for failure in failures),
         f"Written: {written}",

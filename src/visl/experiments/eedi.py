@@ -164,7 +164,7 @@ def _percent(share: float) -> str:
 
 
 def _imputers() -> list[Contender]:
-    return [Contender(c.name, c.method, c.settings, only=SPLIT_LABEL) for c in contenders.IMPUTATION]
+    return [replace(contender, only=SPLIT_LABEL) for contender in contenders.IMPUTATION]
 
 
 EXPERIMENT = Experiment(

@@ -1,13 +1,17 @@
-"""Which pictures an experiment shows: of the first data set of each size, none chosen by result."""
+"""Which pictures an experiment shows: of the first of the smallest and of the largest data sets."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from visl.experiments.design import DataSet, Experiment, Row
 from visl.experiments.problem import Structure
 from visl.experiments.rows import DONE, unpack_edges
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 DRAWN_NODES = 20  # a drawn graph of more cannot be read
 CURVES = 7  # methods in one figure
@@ -18,9 +22,8 @@ def of_pairs(experiment: Experiment, rows: Sequence[Row], folder: Path, data: Pa
     """Pair plot of the first data set."""
     from visl.experiments import pictures
 
-    first = _first_of_sizes(experiment, rows)[:1]
     files = []
-    for data_set in first:
+    for data_set in _first_of_sizes(experiment, rows)[:1]:
         problem, _ = experiment.load(data_set, data)
         names = [f"x{j + 1}" for j in range(problem.train.shape[1])]
         figure = pictures.pair_plot(
@@ -47,15 +50,8 @@ def of_edges(experiment: Experiment, rows: Sequence[Row], folder: Path, data: Pa
         files.append(_saved(heat, folder, experiment, data_set, "edges"))
         if len(probabilities) <= DRAWN_NODES:
             structure = Structure(probabilities > 0.5, probabilities)
-            files.append(
-                _saved(
-                    pictures.predicted_graph(structure, truth.edges, names, title=title),
-                    folder,
-                    experiment,
-                    data_set,
-                    "graph",
-                )
-            )
+            graph = pictures.predicted_graph(structure, truth.edges, names, title=title)
+            files.append(_saved(graph, folder, experiment, data_set, "graph"))
         chosen = dict(sorted(ranked.items(), key=lambda item: not item[0].startswith("VISL"))[:CURVES])
         curves = pictures.edge_curves(chosen, truth.edges, title=title)
         files.append(_saved(curves, folder, experiment, data_set, "curves"))
@@ -74,10 +70,10 @@ def _first_of_sizes(experiment: Experiment, rows: Sequence[Row]) -> list[DataSet
     return [by_size[size] for size in dict.fromkeys([*sizes[:1], *sizes[-1:]])]
 
 
-def _saved(figure: object, folder: Path, experiment: Experiment, data_set: DataSet, what: str) -> Path:
-    slug = "".join(c if c.isalnum() else "-" for c in data_set.name.lower()).replace("--", "-")
-    file = folder / f"{experiment.name}-{slug}-{what}.png"
+def _saved(figure: Figure, folder: Path, experiment: Experiment, data_set: DataSet, what: str) -> Path:
     from visl.experiments import pictures
 
-    pictures.save(figure, file)  # type: ignore[arg-type]
+    slug = "".join(c if c.isalnum() else "-" for c in data_set.name.lower()).replace("--", "-")
+    file = folder / f"{experiment.name}-{slug}-{what}.png"
+    pictures.save(figure, file)
     return file

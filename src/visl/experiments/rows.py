@@ -42,8 +42,9 @@ def read_rows(file: Path) -> list[Row]:
 def append_row(file: Path, row: Row) -> None:
     file.parent.mkdir(parents=True, exist_ok=True)
     _remove_unfinished_line(file)
-    with file.open("a", encoding="utf-8") as stream:
-        stream.write(json.dumps(plain(row), ensure_ascii=False, allow_nan=False) + "\n")
+    line = json.dumps(plain(row), ensure_ascii=False, allow_nan=False) + "\n"
+    with file.open("ab", buffering=0) as stream:  # in one piece: another run may append to the same file
+        stream.write(line.encode())
 
 
 def _remove_unfinished_line(file: Path) -> None:

@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -78,8 +79,10 @@ def run_experiment(
             on_row(row)
 
     on_gpu = [cell for cell in todo if how.device != "cpu" and cell.contender.method in ON_GPU]
-    for row in run_together(experiment, on_gpu, data=how.data, device=how.device, limit_s=how.limit_s):
-        keep(row)
+    for _, of_size in groupby(on_gpu, key=lambda cell: cell.data_set.size):  # in the order of sizes
+        worth = list(_worth_trying(list(of_size), rows, how.limit_s, keep))
+        for row in run_together(experiment, worth, data=how.data, device=how.device, limit_s=how.limit_s):
+            keep(row)
     rest = [cell for cell in todo if cell not in on_gpu]
     for row in _in_parallel(experiment, _worth_trying(rest, rows, how.limit_s, keep), how):
         keep(row)
@@ -102,7 +105,7 @@ def _installed(cells: list[Cell], named: Sequence[str] | None, on_notice: Callab
     """Methods whose library is not there are left out, unless the user asked for them by name."""
     lacking = list(dict.fromkeys(c.contender.name for c in cells if not is_installed(c.contender.method)))
     if lacking and named is not None:
-        raise InputError(f"{', '.join(lacking)} need libraries that are not installed: {INSTALL}")
+        raise InputError(f"libraries are not installed for {', '.join(lacking)}: {INSTALL}")
     if lacking:
         on_notice(f"left out, for want of their libraries: {', '.join(lacking)}. {INSTALL}")
     return [cell for cell in cells if cell.contender.name not in lacking]
