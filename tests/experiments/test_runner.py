@@ -2,6 +2,8 @@
 
 import numpy as np
 import pytest
+from joblib import register_parallel_backend
+from joblib.parallel import ThreadingBackend
 
 from visl.errors import InputError
 from visl.experiments import cells as cells_module
@@ -161,6 +163,28 @@ def test_after_the_limit_no_larger_size_is_tried(fakes, tmp_path, monkeypatch):
     assert tried == []
     run_all(of, tmp_path, How(limit_s=61))  # a larger limit is another chance
     assert tried == [("A", "of 3")]
+
+
+class InOnePiece(ThreadingBackend):
+    """As Ray's: results come all at once."""
+
+    supports_return_generator = False
+
+
+def test_a_backend_that_hands_over_all_at_once_works_in_rounds(tmp_path, monkeypatch):
+    """Each round is as large as there are jobs, and its rows are kept before the next one."""
+    register_parallel_backend("in one piece", InOnePiece)
+    of = experiment(CONSTANT, FRAGILE, ARROW, sizes=(2,))
+    file, before = rows_file(tmp_path, "made-up"), []
+
+    def run_isolated(cell, *, data, device, limit_s):
+        before.append(len(read_rows(file)))
+        return row_of(cell, DONE, scores={})
+
+    monkeypatch.setattr(runner, "run_isolated", run_isolated)
+    rows = run_all(of, tmp_path, How(jobs=2, backend="in one piece"))
+    assert [row["method"] for row in rows] == ["One", "F", "A"]
+    assert before == [0, 0, 2]
 
 
 def test_only_methods_that_use_a_gpu_get_it(tmp_path, monkeypatch):

@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from itertools import groupby
+from itertools import groupby, islice
 from pathlib import Path
 from typing import Any
 
@@ -132,13 +132,17 @@ def _in_parallel(experiment: Experiment, cells: Iterator[Cell], how: How) -> Ite
             yield {**run_cell(experiment, cell, data=how.data, device="cpu"), "limit_s": how.limit_s}
         return
     from joblib import Parallel, delayed
+    from joblib.parallel import get_active_backend
 
     data = None if how.data is None else str(how.data.resolve())
+    calls = (delayed(run_isolated)(cell, data=data, device=_device(cell, how), limit_s=how.limit_s) for cell in cells)
     with _backend(how):
-        pool = Parallel(n_jobs=how.jobs, return_as="generator_unordered", pre_dispatch="n_jobs", batch_size=1)
-        yield from pool(
-            delayed(run_isolated)(cell, data=data, device=_device(cell, how), limit_s=how.limit_s) for cell in cells
-        )
+        if get_active_backend()[0].supports_return_generator:
+            pool = Parallel(n_jobs=how.jobs, return_as="generator_unordered", pre_dispatch="n_jobs", batch_size=1)
+            yield from pool(calls)
+        else:  # Ray's: in rounds, so that rows are kept on the way
+            while some := list(islice(calls, how.jobs)):
+                yield from Parallel(n_jobs=how.jobs)(some)
 
 
 def _device(cell: Cell, how: How) -> str:
