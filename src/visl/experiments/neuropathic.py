@@ -84,7 +84,8 @@ def _ceilings(rows: Sequence[Row]) -> str:
     hidden, best = ([about[name] for about in known] for name in ("hidden_edges", "orientation_f1"))
     return (
         f"{min(hidden)} to {max(hidden)} of the true edges touch a column that is constant in the training rows and "
-        f"cannot be found: the best possible orientation F1 is {tables.number(min(best))} to {tables.number(max(best))}."
+        "cannot be found: the best possible orientation F1 is "
+        f"{tables.number(min(best))} to {tables.number(max(best))}."
     )
 
 
