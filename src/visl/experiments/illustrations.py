@@ -44,7 +44,7 @@ def of_edges(experiment: Experiment, rows: Sequence[Row], folder: Path, data: Pa
         ranked = {row["method"]: unpack_edges(row["edges"]) for row in of_data_set if row.get("edges")}
         if truth.edges is None or not truth.edges.any() or SHOWN not in ranked:
             continue
-        probabilities, title = ranked[SHOWN], f"{experiment.name}, {data_set.name}"
+        probabilities, title = ranked[SHOWN], f"{experiment.name}, {data_set.name}: {SHOWN}"
         names = [f"x{j + 1}" for j in range(len(probabilities))]
         heat = pictures.edge_heat_map(probabilities, truth.edges, names, title=title)
         files.append(_saved(heat, folder, experiment, data_set, "edges"))
