@@ -53,7 +53,7 @@ def of_edges(experiment: Experiment, rows: Sequence[Row], folder: Path, data: Pa
             graph = pictures.predicted_graph(structure, truth.edges, names, title=title)
             files.append(_saved(graph, folder, experiment, data_set, "graph"))
         chosen = dict(sorted(ranked.items(), key=lambda item: not item[0].startswith("VISL"))[:CURVES])
-        curves = pictures.edge_curves(chosen, truth.edges, title=title)
+        curves = pictures.edge_curves(chosen, truth.edges, title=f"{experiment.name}, {data_set.name}")
         files.append(_saved(curves, folder, experiment, data_set, "curves"))
     return files
 
