@@ -40,7 +40,10 @@ def test_mean_and_standard_error():
 def test_what_became_of_the_others():
     assert tables.summary([*THREE[:2], OVER_ROW], "rmse") == ".150 ± .050 (2 of 3)"
     assert tables.summary([*THREE, OVER_ROW, FAILED_ROW], "rmse") == ".200 ± .058 (3 of 5)"
-    assert tables.summary([OVER_ROW, FAILED_ROW], "rmse") == "over the limit"
+    assert tables.summary([OVER_ROW, FAILED_ROW], "rmse") == "over the limit (1 min)"
+    waiting = {**FAILED_ROW, "status": tables.NOT_RUN}
+    assert tables.summary([waiting], "rmse") == "not run"
+    assert tables.summary([*THREE, waiting], "rmse") == ".200 ± .058 (3 of 4)"
     assert tables.summary([FAILED_ROW], "rmse") == "failed"
     assert tables.summary([], "rmse") == tables.summary(THREE, "auroc") == "–"
 
@@ -60,7 +63,7 @@ def test_means_beside_the_paper_s():
         ["---", "---:", "---:", "---:"],
         ["MICE", "2.000", "–", "–"],
         ["Mean", ".200 ± .058", "–", ".125"],
-        ["VISL", "over the limit", "over the limit", "–"],
+        ["VISL", "over the limit (1 min)", "over the limit (1 min)", "–"],
     ]
 
 
@@ -97,11 +100,11 @@ def test_costs():
         row("Tabu", "a", OVER),
     ]
     assert lines_of(tables.costs(rows, ["Mean", "PC", "VISL", "GES", "Tabu", "MMHC"]))[2:] == [
-        ["Mean", "3", "1,100", "cpu", ""],
-        ["PC", "1", "–", "cpu", "gaps of training filled by knn"],
+        ["Mean", "3", "1,100", "one CPU thread", ""],
+        ["PC", "1", "–", "one CPU thread", "gaps of training filled by knn"],
         ["VISL", "60", "–", "H, 5 data sets side by side", ""],
         ["GES", "failed", "–", "–", "a / b"],
-        ["Tabu", "over the limit", "–", "–", ""],
+        ["Tabu", "over the limit (1 min)", "–", "–", ""],
     ]
 
 
@@ -171,15 +174,15 @@ def test_relations_of_five_runs():
 
 def test_running_times():
     rows = [
-        row("GES", "4 variables, seed 0", label="4", size=4, seconds=60.0, adjacency_f1=1),
-        row("GES", "4 variables, seed 1", label="4", size=4, seconds=120.0, adjacency_f1=1),
-        row("GES", "8 variables, seed 0", label="8", size=8, seconds=60.0, adjacency_f1=1),
+        row("GES", "4 variables, seed 0", label="4", size=4, seconds=60.0, shd=1),
+        row("GES", "4 variables, seed 1", label="4", size=4, seconds=120.0, shd=1),
+        row("GES", "8 variables, seed 0", label="8", size=8, seconds=60.0, shd=1),
         row("GES", "8 variables, seed 1", OVER, label="8", size=8, seconds=None),
         row("GES", "16 variables, seed 0", FAILED, label="16", size=16),
     ]
     assert scaling.mean_seconds(rows) == {"GES": {4: 90, 8: math.inf}}
     table = lines_of(scaling.make_tables(rows)[1])
-    assert [line for line in table if line[0] == "GES"] == [["GES", "1.5", "1", "failed", *["–"] * 5]]
+    assert table[2:] == [["GES (one CPU thread)", "1.5", "1 (1 of 2)", "failed", *["–"] * 5]]
     printed = lines_of(scaling.make_tables(rows)[2])
     mmhc = next(line for line in printed if line[0] == "MMHC")
     assert mmhc[1:] == ["7.9", "69", "543", "1315", *["over a day"] * 4]
@@ -203,7 +206,9 @@ def results(tmp_path):
 
 def test_the_last_row_of_every_cell_counts(results):
     rows = last_rows(find_experiment("rounds"), results, smoke=False)
-    assert [row["status"] for row in rows] == [DONE, OVER]
+    assert [row["status"] for row in rows] == [DONE, OVER, *[tables.NOT_RUN] * (len(rows) - 2)]
+    assert [row["key"] for row in rows] == [cell.key for cell in find_experiment("rounds").cells()]
+    assert rows[0]["scores"] == {"rmse": 0.125}
     assert last_rows(find_experiment("rounds"), results, smoke=True) == []
 
 
@@ -215,9 +220,9 @@ def test_the_page_has_notes_and_tables_of_experiments_with_rows(results):
     assert [line for line in page.split("\n") if line.startswith("## ")] == [
         "## The effect of the number of message rounds T"
     ]
-    at = page.index("\n\n`visl experiment rounds`\n\nT = 3 is enough.\n\n### ")
-    assert page.index("| VISL, T=1 | .125 | – |") > at
-    assert "| VISL, T=2 | over the limit |" in page
+    at = page.index("\n\n`visl experiment rounds`\n\nT = 3 is enough.\n\nNot run: VISL, T=3; ")
+    assert page.index("| VISL, T=1 | .125 (1 of 15) | – |") > at
+    assert "| VISL, T=2 | over the limit (1 min) |" in page
 
 
 def test_pictures_have_paths_relative_to_the_page(tmp_path):

@@ -81,10 +81,13 @@ def gains(rows: Sequence[Row], names: Sequence[str]) -> str:
     printed = paper.EEDI_IMPUTATION
     lines = []
     for name in tables.shown_names(rows, names, SCORES):
-        done = [row for row in tables.of_method(rows, name) if row["status"] == DONE and row["data_set"] in base]
-        if name == "Mean" or not done:
+        mine = tables.of_method(rows, name)
+        done = [row for row in mine if row["status"] == DONE and row["data_set"] in base]
+        if name == "Mean":
             continue
-        ours = [tables.mean_and_error(_differences(done, base, score), 4) for score in SCORES]
+        ours = [tables.mean_and_error(_differences(done, base, score), 4) + tables.share_done(mine) for score in SCORES]
+        if not done:
+            ours = [tables.summary(mine, score) for score in SCORES]
         of_paper = [tables.number(a - b, 4) for a, b in zip(printed.get(name, ()), printed["Mean"], strict=False)]
         lines.append([name, *ours, *of_paper, *[tables.NOTHING] * (3 - len(of_paper))])
     words = [tables.WORDS[score] for score in SCORES]
@@ -135,7 +138,7 @@ def _of_one_method(name: str, relations: Sequence[Any], topics: Topics) -> list[
         tables.section(f"{name}: relations across level-2 topics"),
         tables.markdown(["from", "to", "relations"], [[a, b, str(count)] for (a, b), count in pairs]),
     ]
-    if name.startswith("VISL"):
+    if name.startswith(tables.VISL):
         listed = [
             [describe(topics, r.sender), describe(topics, r.receiver), tables.number(r.probability), str(r.runs)]
             for r in relations

@@ -41,10 +41,10 @@ def make_tables(rows: Sequence[Row]) -> list[str]:
     names, imputers, finders = EXPERIMENT.names(), EXPERIMENT.names(imputes), EXPERIMENT.names(finds_structure)
     return [
         tables.section("Imputation: RMSE of hidden test cells"),
-        tables.scores_by_label(rows, imputers, "rmse", MECHANISMS),
+        tables.scores_by_label(rows, imputers, "rmse", MECHANISMS, together=False),
         tables.section("Structure (of every method but VISL on a table whose gaps were filled by nearest neighbours)"),
         *(
-            tables.scores_by_label(rows, finders, score, MECHANISMS)
+            tables.scores_by_label(rows, finders, score, MECHANISMS, together=False)
             for score in ("adjacency_f1", "orientation_f1", "causal_accuracy", "dag_orientation_f1")
         ),
         tables.section("Time of a cell"),

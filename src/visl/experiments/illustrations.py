@@ -9,13 +9,15 @@ from typing import TYPE_CHECKING
 from visl.experiments.design import DataSet, Experiment, Row
 from visl.experiments.problem import Structure
 from visl.experiments.rows import DONE, unpack_edges
+from visl.experiments.tables import VISL
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 DRAWN_NODES = 20  # a drawn graph of more cannot be read
+EDGE_THRESHOLD = 0.5  # as the tables score the posterior
 CURVES = 7  # methods in one figure
-SHOWN = "VISL"  # the method whose edges are shown
+SHOWN = VISL  # the method whose edges are shown
 
 
 def of_pairs(experiment: Experiment, rows: Sequence[Row], folder: Path, data: Path | None) -> list[Path]:
@@ -49,10 +51,10 @@ def of_edges(experiment: Experiment, rows: Sequence[Row], folder: Path, data: Pa
         heat = pictures.edge_heat_map(probabilities, truth.edges, names, title=title)
         files.append(_saved(heat, folder, experiment, data_set, "edges"))
         if len(probabilities) <= DRAWN_NODES:
-            structure = Structure(probabilities > 0.5, probabilities)
+            structure = Structure(probabilities > EDGE_THRESHOLD, probabilities)
             graph = pictures.predicted_graph(structure, truth.edges, names, title=title)
             files.append(_saved(graph, folder, experiment, data_set, "graph"))
-        chosen = dict(sorted(ranked.items(), key=lambda item: not item[0].startswith("VISL"))[:CURVES])
+        chosen = dict(sorted(ranked.items(), key=lambda item: not item[0].startswith(VISL))[:CURVES])
         curves = pictures.edge_curves(chosen, truth.edges, title=f"{experiment.name}, {data_set.name}")
         files.append(_saved(curves, folder, experiment, data_set, "curves"))
     return files

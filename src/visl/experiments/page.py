@@ -8,14 +8,16 @@ from pathlib import Path
 
 from visl.experiments import NAMES, find_experiment
 from visl.experiments.design import Experiment, Row
-from visl.experiments.rows import read_rows, rows_file
+from visl.experiments.rows import read_rows, row_of, rows_file
+from visl.experiments.tables import NOT_RUN, of_method, was_run
 
 HEAD = """# Results
 
 Every figure below comes from a row of results, one for each cell (method, data set, seed), in the folder that also
 holds the pictures; `visl experiment NAME --tables-only` makes the tables again from those rows. Figures are means over
-data sets ± standard errors. A cell over its time limit shows as "over the limit"; (n of N) counts the finished cells
-where some were not. Data sets and seeds are those that come first, none chosen by result."""
+data sets ± standard errors. A cell over its time limit shows as "over the limit" (a method that was over it on one
+data set is not tried on others as large); (n of N) says that so many of the planned cells are finished. Data sets and
+seeds are those that come first, none chosen by result."""
 
 
 def write_page(folder: Path, page: Path, *, smoke: bool, data: Path | None) -> Path:
@@ -32,10 +34,12 @@ def write_page(folder: Path, page: Path, *, smoke: bool, data: Path | None) -> P
 
 
 def last_rows(experiment: Experiment, folder: Path, *, smoke: bool) -> list[Row]:
-    """The last row of every cell that the experiment still has."""
-    wanted = [cell.key for cell in experiment.cells(smoke=smoke)]
+    """For every cell that the experiment has, its last row, or one that says that it was not run; none if none was."""
     last = {row["key"]: row for row in read_rows(rows_file(folder, experiment.name))}
-    return [last[key] for key in wanted if key in last]
+    cells = experiment.cells(smoke=smoke)
+    if not any(cell.key in last for cell in cells):
+        return []
+    return [last.get(cell.key) or row_of(cell, NOT_RUN, scores={}) for cell in cells]
 
 
 def sections(
@@ -44,4 +48,7 @@ def sections(
     shown = [f"![{file.stem}]({Path(os.path.relpath(file, page_folder)).as_posix()})" for file in pictures]
     note = folder / f"{experiment.name}.notes.md"  # what a reader should know, written by hand
     notes = [note.read_text(encoding="utf-8").strip()] if note.exists() else []
+    waiting = [name for name in experiment.names() if not was_run(of_method(rows, name))]
+    if waiting:
+        notes.append(f"Not run: {'; '.join(waiting)}.")
     return [f"## {experiment.title}", f"`visl experiment {experiment.name}`", *notes, *experiment.tables(rows), *shown]

@@ -29,7 +29,10 @@ def make_tables(rows: Sequence[Row]) -> list[str]:
     names = EXPERIMENT.names()
     return [
         tables.section("Minutes, mean of three data sets (in the second table the paper's, on a K80 or V100 GPU)"),
-        tables.markdown(["ours", *LABELS], [[name, *_minutes(rows, name)] for name in names]),
+        tables.markdown(
+            ["ours", *LABELS],
+            [[_where(rows, name), *_minutes(rows, name)] for name in tables.shown_names(rows, names, ["shd"])],
+        ),
         tables.markdown(
             ["paper", *LABELS], [[name, *_printed(name)] for name in names if name in paper.SCALING_MINUTES]
         ),
@@ -45,8 +48,13 @@ def _minutes(rows: Sequence[Row], name: str) -> list[str]:
     for label in LABELS:
         mine = [row for row in tables.of_method(rows, name) if row["label"] == label]
         done = [row["seconds"] / 60 for row in mine if row["status"] == DONE]
-        cells.append(f"{fmean(done):.2g}" if done else tables.summary(mine, ""))
+        cells.append(f"{fmean(done):.2g}{tables.share_done(mine)}" if done else tables.summary(mine, ""))
     return cells
+
+
+def _where(rows: Sequence[Row], name: str) -> str:
+    done = [row for row in tables.of_method(rows, name) if row["status"] == DONE]
+    return f"{name} ({tables.where(done)})" if done else name
 
 
 def _printed(name: str) -> list[str]:

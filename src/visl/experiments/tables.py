@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Sequence
 from statistics import fmean, stdev
 from typing import Any
@@ -20,7 +21,7 @@ STRUCTURE_SCORES = {
     "orientation_f1": "ori. F1",
     "causal_accuracy": "causal acc.",
 }
-BESIDE_PAPER = {**STRUCTURE_SCORES, "shd": "SHD", "edge_auroc": "edge AUROC", "edge_aupr": "edge AUPR"}
+BESIDE_PAPER = {**STRUCTURE_SCORES, "shd": "SHD", "edge_auroc": "edge AUROC", "edge_aupr": "edge avg. precision"}
 WORDS = {
     "rmse": "RMSE",
     "rmse_by_column": "RMSE, mean of columns",
@@ -33,8 +34,11 @@ WORDS = {
     "adjacency_f1": "adjacency F1",
     "orientation_f1": "orientation F1",
     "causal_accuracy": "causal accuracy",
+    "dag_orientation_f1": "orientation F1 of the acyclic graph",
+    "edge_auroc": "edge AUROC",
 }
-NOTHING = "–"
+NOTHING, NOT_RUN = "–", "not run"
+VISL = "VISL"  # what the names of its contenders begin with
 
 
 def section(title: str) -> str:
@@ -70,17 +74,31 @@ def scores_of(rows: Sequence[Row], score: str) -> list[float]:
 
 
 def summary(rows: Sequence[Row], score: str, digits: int = 3) -> str:
-    """Mean and error of the cells that are done, and what became of the others."""
+    """Mean and error of the cells that are done, and what became of the others.  rows: of all planned cells"""
     if not rows:
         return NOTHING
     values = scores_of(rows, score)
-    counts = {status: sum(row["status"] == status for row in rows) for status in (DONE, OVER, FAILED)}
+    counts = Counter(row["status"] for row in rows)
     if not counts[DONE]:
-        return OVER if counts[OVER] else FAILED
+        return over_the_limit(rows) if counts[OVER] else FAILED if counts[FAILED] else NOT_RUN
     if not values:
         return NOTHING
-    note = "" if counts[DONE] == len(rows) else f" ({counts[DONE]} of {len(rows)})"
-    return mean_and_error(values, digits) + note
+    return mean_and_error(values, digits) + share_done(rows)
+
+
+def share_done(rows: Sequence[Row]) -> str:
+    """Of the planned cells, if not all."""
+    done = sum(row["status"] == DONE for row in rows)
+    return "" if done == len(rows) else f" ({done} of {len(rows)})"
+
+
+def over_the_limit(rows: Sequence[Row]) -> str:
+    limit = max(row["limit_s"] for row in rows if row["status"] == OVER)
+    return f"{OVER} ({limit / 60:g} min)"
+
+
+def was_run(rows: Sequence[Row]) -> bool:
+    return any(row["status"] != NOT_RUN for row in rows)
 
 
 def shown_names(rows: Sequence[Row], names: Sequence[str], scores: Sequence[str]) -> list[str]:
@@ -89,7 +107,8 @@ def shown_names(rows: Sequence[Row], names: Sequence[str], scores: Sequence[str]
     def belongs(name: str) -> bool:
         of_name = of_method(rows, name)
         done = [row for row in of_name if row["status"] == DONE]
-        return bool(of_name) and (not done or any(row["scores"].get(s) is not None for row in done for s in scores))
+        has_score = any(row["scores"].get(score) is not None for row in done for score in scores)
+        return was_run(of_name) and (not done or has_score)
 
     return [name for name in names if belongs(name)]
 
@@ -107,23 +126,33 @@ def means(
     n_paper = len(next(iter(of_paper.values()))) if of_paper else 0
     titles += [f"paper: {WORDS.get(score, score)}" for score in scores[:n_paper]]
     lines = [
-        [name, *(summary(of_method(rows, name), score, digits) for score in scores), *paper_cells(name, of_paper)]
+        [
+            name,
+            *(summary(of_method(rows, name), score, digits) for score in scores),
+            *paper_cells(name, of_paper, digits),
+        ]
         for name in shown_names(rows, names, scores)
     ]
     return markdown(titles, lines)
 
 
 def scores_by_label(
-    rows: Sequence[Row], names: Sequence[str], score: str, labels: Sequence[str], of_paper: Figures | None = None
+    rows: Sequence[Row],
+    names: Sequence[str],
+    score: str,
+    labels: Sequence[str],
+    of_paper: Figures | None = None,
+    *,
+    together: bool = True,
 ) -> str:
-    """One score, for each label and over all data sets."""
-    columns = [*labels, "all"]
+    """One score, for each label and (together) over all data sets."""
+    columns = [*labels, "all"] if together else list(labels)
     titles = [WORDS.get(score, score), *columns, *([f"paper: {label}" for label in columns] if of_paper else [])]
     lines = []
     for name in shown_names(rows, names, [score]):
         mine = of_method(rows, name)
         cells = [summary([row for row in mine if row["label"] == label], score) for label in labels]
-        lines.append([name, *cells, summary(mine, score), *paper_cells(name, of_paper)])
+        lines.append([name, *cells, *([summary(mine, score)] if together else []), *paper_cells(name, of_paper)])
     return markdown(titles, lines)
 
 
@@ -137,7 +166,7 @@ def structure(rows: Sequence[Row], names: Sequence[str], of_paper: Figures | Non
         if of_paper and name in of_paper:
             printed = [number(value) for value in of_paper[name]]
             lines.append([f"*paper: {name}*", *printed, *[NOTHING for _ in range(len(BESIDE_PAPER) - len(printed))]])
-        if name.startswith("VISL"):
+        if name.startswith(VISL):
             dag = [summary(mine, f"dag_{score}", _digits(score)) for score in (*STRUCTURE_SCORES, "shd")]
             lines.append([f"{name}: acyclic graph", *dag, NOTHING, NOTHING])
     return markdown(titles, lines)
@@ -153,20 +182,25 @@ def costs(rows: Sequence[Row], names: Sequence[str]) -> str:
     for name in names:
         mine = of_method(rows, name)
         done = [row for row in mine if row["status"] == DONE]
-        if not mine:
+        if not was_run(mine):
             continue
         if not done:
             lines.append([name, summary(mine, ""), NOTHING, NOTHING, _reasons(mine)])
             continue
         seconds, memory = [row["seconds"] for row in done], [row["peak_mib"] for row in done if row.get("peak_mib")]
-        together = max(row.get("together") or 1 for row in done)
-        device = done[0].get("device") or "cpu"
-        where = device if together == 1 else f"{device}, {together} data sets side by side"
         peak = f"{max(memory):,.0f}" if memory else NOTHING
         filled = {str(row["fill"]) for row in done if row.get("fill")}
         note = f"gaps of training filled by {', '.join(sorted(filled))}" if filled else _reasons(mine)
-        lines.append([name, f"{fmean(seconds):.3g}", peak, where, note])
+        lines.append([name, f"{fmean(seconds):.3g}{share_done(mine)}", peak, where(done), note])
     return markdown(["method", "seconds a cell", "most memory, MiB", "on", "note"], lines)
+
+
+def where(done: Sequence[Row]) -> str:
+    """On what, and with how many data sets side by side, whose time is one."""
+    together = max(row.get("together") or 1 for row in done)
+    device = str(done[0].get("device") or "cpu")
+    device = "one CPU thread" if device == "cpu" else device
+    return device if together == 1 else f"{device}, {together} data sets side by side"
 
 
 def _reasons(rows: Sequence[Row]) -> str:
@@ -174,9 +208,9 @@ def _reasons(rows: Sequence[Row]) -> str:
     return found[0].replace("|", "/") if found else ""
 
 
-def paper_cells(name: str, of_paper: Figures | None) -> list[str]:
+def paper_cells(name: str, of_paper: Figures | None, digits: int = 3) -> list[str]:
     if not of_paper:
         return []
     width = max(map(len, of_paper.values()))
     figures: Any = of_paper.get(name, ())
-    return [number(value) for value in figures] + [NOTHING] * (width - len(figures))
+    return [number(value, digits) for value in figures] + [NOTHING] * (width - len(figures))
