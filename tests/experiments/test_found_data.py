@@ -109,11 +109,11 @@ TOPICS = Topics(("a", "b", "c"), ("A", "A", "C"), ("x", "x", "x"))
 def test_union_and_mean_probability_by_hand():
     first = np.array([[0.9, 0.4, 0.0], [0.1, 0.9, 0.36], [0.0, 0.35, 0.9]])
     second = np.array([[0.9, 0.2, 0.0], [0.0, 0.9, 0.80], [0.0, 0.35, 0.9]])
-    found = union([first, second], 0.35)
+    found = union([first > 0.35, second > 0.35], [first, second])
     # The diagonal is no relation, and 0.35 is not over the threshold.
     assert [(r.sender, r.receiver, r.runs) for r in found] == [(1, 2, 2), (0, 1, 1)]
     assert [r.probability for r in found] == pytest.approx([0.58, 0.3])
-    assert union([first], 0.95) == []
+    assert union([first > 0.95], [first]) == []
 
 
 def test_shares_and_counts_by_hand():

@@ -7,6 +7,7 @@ import pytest
 
 from experiment_helpers import made_up_cell
 from visl.errors import InputError
+from visl.experiments.problem import Structure
 from visl.experiments.rows import (
     DONE,
     FAILED,
@@ -116,17 +117,13 @@ def test_over_the_limit_at_no_larger_size():
     assert over_the_limit_at(rows, made_up_cell("GES", size=32), 60) is None
 
 
-def test_packed_edges_hold_what_matters():
-    matrix = np.array([[0.0, 0.123456], [0.001, 0.0011]])
-    packed = pack_edges(matrix)
-    assert packed == {"nodes": 2, "over": 0.001, "list": [[0, 1, 0.1235], [1, 1, 0.0011]]}
-    assert unpack_edges(packed).tolist() == [[0, 0.1235], [0, 0.0011]]
-
-
-def test_wide_graphs_keep_less():
-    matrix = np.full((101, 101), 0.05)
-    matrix[100, 0] = 0.0501
-    packed = pack_edges(matrix)
-    assert packed["list"] == [[100, 0, 0.0501]]
-    assert unpack_edges(packed).shape == (101, 101)
-    assert unpack_edges(pack_edges(np.zeros((0, 0)))).shape == (0, 0)
+def test_packed_edges_hold_what_was_found_and_every_strength():
+    strengths = np.array([[0.0, 0.1237], [0.0004, 1.0]])
+    packed = pack_edges(Structure(strengths > 0.5, strengths))
+    assert packed["found"] == [[1, 1]]
+    assert json.loads(json.dumps(packed)) == packed
+    found = unpack_edges(packed)
+    assert found.edges.tolist() == [[False, False], [False, True]]
+    np.testing.assert_allclose(found.probabilities, [[0, 0.124], [0, 1.0]], atol=1e-4)
+    only_edges = unpack_edges(pack_edges(Structure(strengths > 0.5)))
+    assert only_edges.probabilities.tolist() == [[0, 0], [0, 1]]

@@ -9,6 +9,7 @@ from experiment_helpers import row
 from visl.experiments import eedi, find_experiment, scaling, tables
 from visl.experiments.design import Experiment
 from visl.experiments.page import HEAD, last_rows, sections, write_page
+from visl.experiments.problem import Structure
 from visl.experiments.rows import DONE, FAILED, OVER, append_row, pack_edges, row_of, rows_file
 
 THREE = [row("Mean", name, rmse=value) for name, value in (("a", 0.1), ("b", 0.2), ("c", 0.3))]
@@ -145,8 +146,8 @@ def test_gains_over_the_question_mean_on_the_same_split():
                             "paper: accuracy", "paper: AUROC", "paper: AUPR (trapezoid)"]  # fmt: skip
     assert len(found) == 3
     # Gains .1 and .2: mean .15, error .05. The paper's: .7147 - .6260, .7815 - .6753, .8179 - .6906.
-    both = ".1500 ± .0500"
-    assert found[2] == ["VISL", both, ".1000", both, both, ".0887", ".1062", ".1273"]
+    both = ".1500 ± .0500 (2 of 3)"
+    assert found[2] == ["VISL", both, ".1000 (2 of 3)", both, both, ".0887", ".1062", ".1273"]
 
 
 def test_relations_of_five_runs():
@@ -155,7 +156,11 @@ def test_relations_of_five_runs():
     first[0, 1], second[0, 1], second[1, 2] = 0.9, 0.7, 0.4
 
     def run(name, matrix, label):
-        return {**row("VISL", name, label=label, accuracy=0.7), "edges": pack_edges(matrix), "about": topics}
+        return {
+            **row("VISL", name, label=label, accuracy=0.7),
+            "edges": pack_edges(Structure(matrix > 0.5, matrix)),
+            "about": topics,
+        }
 
     rows = [
         run("split 0", first, "splits"),
@@ -163,7 +168,9 @@ def test_relations_of_five_runs():
         run("split 1", np.ones((3, 3)), "splits"),
     ]
     page = eedi.make_tables(rows)
-    summary = lines_of(page[page.index("### Relations between topics: edges over 0.35 in any run") + 1])
+    summary = lines_of(
+        page[page.index("### Relations between topics: edges of VISL over 0.35, of others their own, in any run") + 1]
+    )
     assert summary[2] == ["VISL", "2", "2", "50%", "50%", "50", "82%", "36%"]
     across = lines_of(page[page.index("### VISL: relations across level-1 topics (from down, to across)") + 1])
     assert across[0][1:] == ["x", "z"]

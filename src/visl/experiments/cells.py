@@ -71,8 +71,7 @@ def done_row(
         scores |= structure_record(truth.edges, structure)
     kept: dict[str, Any] = {}
     if structure is not None and experiment.keeps_edges:
-        matrix = structure.edges.astype(float) if structure.probabilities is None else structure.probabilities
-        kept = {"edges": pack_edges(matrix), "about": dict(truth.about)}
+        kept = {"edges": pack_edges(structure), "about": dict(truth.about)}
     return row_of(
         cell, DONE, scores=scores, settings=answer.settings or {}, fill=cell.contender.fill, **kept,
         **circumstances_of, **circumstances(),

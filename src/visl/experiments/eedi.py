@@ -14,13 +14,13 @@ from typing import Any
 
 import numpy as np
 
-from visl.experiments import contenders, paper, tables
+from visl.experiments import contenders, illustrations, paper, tables
 from visl.experiments.design import Contender, DataSet, Experiment, Row
 from visl.experiments.eedi_data import DOWNLOAD, Topics, read_answers
 from visl.experiments.methods import imputes
-from visl.experiments.problem import Problem, Truth
+from visl.experiments.problem import Problem, Structure, Truth
 from visl.experiments.protocol import hide_test_cells
-from visl.experiments.relations import by_topic, describe, share_inside, union
+from visl.experiments.relations import Relation, by_topic, describe, share_inside, union
 from visl.experiments.rows import DONE, unpack_edges
 from visl.schema import BINARY
 
@@ -85,7 +85,8 @@ def gains(rows: Sequence[Row], names: Sequence[str]) -> str:
         done = [row for row in mine if row["status"] == DONE and row["data_set"] in base]
         if name == "Mean":
             continue
-        ours = [tables.mean_and_error(_differences(done, base, score), 4) + tables.share_done(mine) for score in SCORES]
+        share = "" if len(done) == len(mine) else f" ({len(done)} of {len(mine)})"
+        ours = [tables.mean_and_error(_differences(done, base, score), 4) + share for score in SCORES]
         if not done:
             ours = [tables.summary(mine, score) for score in SCORES]
         of_paper = [tables.number(a - b, 4) for a, b in zip(printed.get(name, ()), printed["Mean"], strict=False)]
@@ -105,7 +106,7 @@ def _relation_tables(rows: Sequence[Row]) -> list[str]:
     topics = next((Topics(**row["about"]) for row in rows if row.get("about")), None)
     if not runs or topics is None:
         return []
-    found = {name: union(matrices, RELATION_THRESHOLD) for name, matrices in runs.items()}
+    found = {name: _relations(name, structures) for name, structures in runs.items()}
     summary = [
         [
             name,
@@ -119,13 +120,15 @@ def _relation_tables(rows: Sequence[Row]) -> list[str]:
     titles = ["relations", "inside level 1", "inside level 2"]
     titles = ["method", "runs", *titles, *(f"paper: {title}" for title in titles)]
     return [
-        tables.section(f"Relations between topics: edges over {RELATION_THRESHOLD} in any run"),
+        tables.section(
+            f"Relations between topics: edges of VISL over {RELATION_THRESHOLD}, of others their own, in any run"
+        ),
         tables.markdown(titles, summary),
         *(part for name in found for part in _of_one_method(name, found[name], topics)),
     ]
 
 
-def _of_one_method(name: str, relations: Sequence[Any], topics: Topics) -> list[str]:
+def _of_one_method(name: str, relations: Sequence[Relation], topics: Topics) -> list[str]:
     if not relations:
         return []
     level_1 = list(dict.fromkeys(topics.level_1))
@@ -150,9 +153,17 @@ def _of_one_method(name: str, relations: Sequence[Any], topics: Topics) -> list[
     return parts
 
 
-def _edges_of_runs(rows: Sequence[Row], name: str) -> list[np.ndarray]:
+def _edges_of_runs(rows: Sequence[Row], name: str) -> list[Structure]:
     mine = [row for row in tables.of_method(rows, name) if row["status"] == DONE and row.get("edges")]
-    return [unpack_edges(row["edges"]) for row in mine if row["data_set"].startswith(FIRST_SPLIT)]
+    found = [unpack_edges(row["edges"]) for row in mine if row["data_set"].startswith(FIRST_SPLIT)]
+    return found[:1] if name == "Random edges" else found  # one draw, as in the paper
+
+
+def _relations(name: str, structures: Sequence[Structure]) -> list[Relation]:
+    """Of VISL, edges over the threshold; of methods without probabilities their own edges."""
+    strengths = [illustrations.strengths(structure) for structure in structures]
+    own = [structure.edges for structure in structures]
+    return union([s > RELATION_THRESHOLD for s in strengths] if name.startswith(tables.VISL) else own, strengths)
 
 
 def _printed_relations(name: str) -> list[str]:

@@ -15,14 +15,22 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
+def has(data: Path, name: str, file: str) -> bool:
+    return any((folder / file).is_file() for folder in _places(data, name))
+
+
 def folder_with(data: Path | None, name: str, file: str, download: str) -> Path:
     """The folder that holds the file: DIR/name, or DIR itself, or DIR/data as a zip may unpack it."""
     if data is None:
         raise InputError(f"this experiment needs {download}")
-    for folder in (data / name, data, data / name / "data", data / "data"):
+    for folder in _places(data, name):
         if (folder / file).is_file():
             return folder
     raise InputError(f"there is no {file} in {data / name} nor in {data}. This experiment needs {download}")
+
+
+def _places(data: Path, name: str) -> tuple[Path, ...]:
+    return data / name, data, data / name / "data", data / "data"
 
 
 def read_values(file: Path, names: Sequence[str]) -> FloatArray:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from visl.experiments.design import DataSet, Experiment, Row
-from visl.experiments.problem import Structure
+from visl.experiments.problem import FloatArray, Structure
 from visl.experiments.rows import DONE, unpack_edges
 from visl.experiments.tables import VISL
 
@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 DRAWN_NODES = 20  # a drawn graph of more cannot be read
-EDGE_THRESHOLD = 0.5  # as the tables score the posterior
 CURVES = 7  # methods in one figure
 SHOWN = VISL  # the method whose edges are shown
 
@@ -46,18 +45,22 @@ def of_edges(experiment: Experiment, rows: Sequence[Row], folder: Path, data: Pa
         ranked = {row["method"]: unpack_edges(row["edges"]) for row in of_data_set if row.get("edges")}
         if truth.edges is None or not truth.edges.any() or SHOWN not in ranked:
             continue
-        probabilities, title = ranked[SHOWN], f"{experiment.name}, {data_set.name}: {SHOWN}"
-        names = [f"x{j + 1}" for j in range(len(probabilities))]
-        heat = pictures.edge_heat_map(probabilities, truth.edges, names, title=title)
+        structure, title = ranked[SHOWN], f"{experiment.name}, {data_set.name}: {SHOWN}"
+        names = [f"x{j + 1}" for j in range(len(truth.edges))]
+        heat = pictures.edge_heat_map(strengths(structure), truth.edges, names, title=title)
         files.append(_saved(heat, folder, experiment, data_set, "edges"))
-        if len(probabilities) <= DRAWN_NODES:
-            structure = Structure(probabilities > EDGE_THRESHOLD, probabilities)
+        if len(truth.edges) <= DRAWN_NODES:
             graph = pictures.predicted_graph(structure, truth.edges, names, title=title)
             files.append(_saved(graph, folder, experiment, data_set, "graph"))
-        chosen = dict(sorted(ranked.items(), key=lambda item: not item[0].startswith(VISL))[:CURVES])
+        first = sorted(ranked, key=lambda name: not name.startswith(VISL))[:CURVES]
+        chosen = {name: strengths(ranked[name]) for name in first}
         curves = pictures.edge_curves(chosen, truth.edges, title=f"{experiment.name}, {data_set.name}")
         files.append(_saved(curves, folder, experiment, data_set, "curves"))
     return files
+
+
+def strengths(structure: Structure) -> FloatArray:
+    return structure.edges.astype(float) if structure.probabilities is None else structure.probabilities
 
 
 def _first_of_sizes(experiment: Experiment, rows: Sequence[Row]) -> list[DataSet]:

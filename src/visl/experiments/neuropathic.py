@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 
-from visl.errors import InputError
 from visl.experiments import contenders, found_data, illustrations, paper, tables
 from visl.experiments.design import DataSet, Experiment, Row
 from visl.experiments.methods import finds_structure, imputes
@@ -91,10 +90,9 @@ def _ceilings(rows: Sequence[Row]) -> str:
 
 def make_pictures(rows: Sequence[Row], folder: Path, data: Path | None) -> list[Path]:
     """Without the data, those that are there from before."""
-    try:
-        return illustrations.of_edges(EXPERIMENT, rows, folder, data)
-    except InputError:
+    if data is None or not found_data.has(data, FOLDER, GRAPH_FILE):
         return sorted(folder.glob("neuropathic-*.png"))
+    return illustrations.of_edges(EXPERIMENT, rows, folder, data)
 
 
 EXPERIMENT = Experiment(

@@ -9,23 +9,22 @@ from dataclasses import dataclass
 import numpy as np
 
 from visl.experiments.eedi_data import Topics
-from visl.experiments.problem import FloatArray
+from visl.experiments.problem import BoolArray, FloatArray
 
 
 @dataclass(frozen=True)
 class Relation:
     sender: int
     receiver: int
-    probability: float  # mean over the runs
-    runs: int  # in which it was over the threshold
+    probability: float  # or strength, mean over the runs
+    runs: int  # in which it was found
 
 
-def union(runs: Sequence[FloatArray], threshold: float) -> list[Relation]:
-    """Edges over the threshold in any of the runs, the likeliest first.  runs: (M, M) each"""
-    stacked = np.stack(runs)
-    over = (stacked > threshold).sum(axis=0)
+def union(found_in: Sequence[BoolArray], probabilities: Sequence[FloatArray]) -> list[Relation]:
+    """Edges found in any of the runs, the likeliest first.  of each run: (M, M)"""
+    over = np.stack(found_in).sum(axis=0)
     np.fill_diagonal(over, 0)
-    mean = stacked.mean(axis=0)
+    mean = np.stack(probabilities).mean(axis=0)
     found = [Relation(i, j, float(mean[i, j]), int(over[i, j])) for i, j in zip(*np.nonzero(over), strict=True)]
     return sorted(found, key=lambda relation: -relation.probability)
 

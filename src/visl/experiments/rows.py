@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import math
+import zlib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -12,7 +14,7 @@ import numpy as np
 
 from visl.errors import InputError
 from visl.experiments.design import Cell, Row
-from visl.experiments.problem import FloatArray
+from visl.experiments.problem import Structure
 
 DONE, OVER, FAILED = "done", "over the limit", "failed"
 
@@ -92,18 +94,24 @@ def row_of(cell: Cell, status: str, **more: Any) -> Row:
     }
 
 
-def pack_edges(matrix: FloatArray) -> dict[str, Any]:
-    """Probabilities that matter, as (from, to, probability)."""
-    least = 0.001 if len(matrix) <= 100 else 0.05
-    listed = [[int(i), int(j), round(float(matrix[i, j]), 4)] for i, j in np.argwhere(matrix > least)]
-    return {"nodes": len(matrix), "over": least, "list": listed}
+def pack_edges(structure: Structure) -> dict[str, Any]:
+    """The method's own edges, and every pair's probability or strength to three digits."""
+    strengths = structure.edges if structure.probabilities is None else structure.probabilities
+    packed = zlib.compress(np.round(strengths, 3).astype("<f2").tobytes(), level=9)
+    return {
+        "nodes": len(strengths),
+        "found": np.argwhere(structure.edges).tolist(),
+        "strengths": base64.b64encode(packed).decode(),
+    }
 
 
-def unpack_edges(packed: dict[str, Any]) -> FloatArray:
-    matrix = np.zeros((packed["nodes"], packed["nodes"]))
-    for i, j, probability in packed["list"]:
-        matrix[i, j] = probability
-    return matrix
+def unpack_edges(packed: dict[str, Any]) -> Structure:
+    M = packed["nodes"]
+    edges = np.zeros((M, M), bool)
+    for i, j in packed["found"]:
+        edges[i, j] = True
+    strengths = np.frombuffer(zlib.decompress(base64.b64decode(packed["strengths"])), "<f2").reshape(M, M)
+    return Structure(edges, strengths.astype(np.float64))
 
 
 def plain(value: Any) -> Any:
