@@ -97,7 +97,7 @@ def row_of(cell: Cell, status: str, **more: Any) -> Row:
 def pack_edges(structure: Structure) -> dict[str, Any]:
     """The method's own edges, and every pair's probability or strength to three digits."""
     strengths = structure.edges if structure.probabilities is None else structure.probabilities
-    packed = zlib.compress(np.round(strengths, 3).astype("<f2").tobytes(), level=9)
+    packed = zlib.compress(np.round(strengths.astype(float), 3).astype("<f2").tobytes(), level=9)
     return {
         "nodes": len(strengths),
         "found": np.argwhere(structure.edges).tolist(),
