@@ -18,7 +18,7 @@ from visl.training import Interrupted
 from visl.tune import held_out
 from visl.tune.space import PAPER_SPACE, Choices, Range, check_space, parse_space, parse_vary
 
-pytest.importorskip("optuna")
+optuna = pytest.importorskip("optuna")
 
 from visl.tune import Tuner, Watcher, tune  # noqa: E402
 from visl.tune.study import SamplerByNumber, sqlite_url  # noqa: E402
@@ -269,8 +269,6 @@ def test_workers_share_one_study(tmp_path):
 
 
 def test_draws_follow_from_the_number_of_the_trial():
-    import optuna
-
     def suggested(seed: int) -> list[tuple[float, float]]:
         optuna.logging.set_verbosity(optuna.logging.ERROR)
         study = optuna.create_study(sampler=SamplerByNumber(seed))
@@ -297,8 +295,22 @@ def test_stop_loses_only_the_running_trial(tmp_path):
     tuner = Tuner(tiny(latent_dim=None), numbers(), vary=DIMS)
     with pytest.raises(Interrupted):
         tuner.open(url).run(3, StopInSecond())
-    assert tuner.results().trials["state"].tolist() == ["finished", "failed"]
+    trials = tuner.results().trials
+    assert trials["state"].tolist() == ["finished", "interrupted"]
+    assert trials["reason"].fillna("").tolist() == ["", "stopped by Ctrl-C or a signal"]
     assert len(numbers_of(tuner.open(url).run(3))) == 3
+
+
+def test_a_fault_says_why_and_a_process_that_is_killed_is_no_fault(monkeypatch):
+    tuner = Tuner(tiny(latent_dim=None), numbers(), vary=DIMS).open()
+    tuner.study.tell(tuner.study.ask(), state=optuna.trial.TrialState.FAIL)  # as Optuna does for a worker that is gone
+    with monkeypatch.context() as patch:
+        patch.setattr(tuner, "_score", lambda model: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            tuner.run(1)
+    trials = tuner.results().trials
+    assert trials["state"].tolist() == ["interrupted", "failed"]
+    assert trials["reason"].tolist() == ["its process ended before it did", "ZeroDivisionError: division by zero"]
 
 
 @pytest.mark.parametrize(

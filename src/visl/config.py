@@ -7,7 +7,7 @@ Sources: "paper" is the VISL paper; "authors" the weights of its authors' public
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
@@ -117,6 +117,13 @@ class Config:
         return self.acyclicity_weight * min(1.0, max(0.0, grown))
 
 
+def check_known(settings: Iterable[str]) -> None:
+    known = sorted(field.name for field in fields(Config))
+    for setting in settings:
+        if setting not in known:
+            raise InputError(f"unknown setting {setting!r}: use one of {', '.join(known)}")
+
+
 # Numbers in which models that are trained side by side may differ; sizes and lengths they share.
 OF_A_MEMBER = (
     "edge_prior",
@@ -194,10 +201,7 @@ def build_config(preset: str | None = None, **settings: Any) -> Config:
     name = "default" if preset is None else preset
     if name not in PRESETS:
         raise InputError(f"unknown preset {name!r}: use one of {', '.join(map(repr, PRESETS))}")
-    known = {field.name for field in fields(Config)}
-    for setting in settings:
-        if setting not in known:
-            raise InputError(f"unknown setting {setting!r}: use one of {', '.join(sorted(known))}")
+    check_known(settings)
     given = {key: value for key, value in settings.items() if value is not None}
     if "batch_size" in given:  # the user's word is taken as it is
         given.setdefault("min_batches", 1)

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import fields, replace
+from dataclasses import replace
 from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
 from sklearn.utils import check_random_state
 
-from visl.config import PRESETS, Config, build_config
+from visl.config import PRESETS, Config, build_config, check_known
 from visl.data.files import read_json
 from visl.data.plain import plain
 from visl.errors import InputError
@@ -60,11 +60,8 @@ def _check_preset(content: Any, where: str) -> tuple[str, dict[str, Any]]:
     name, settings = content.get("preset", "default"), dict(content.get("settings", {}))
     if not isinstance(name, str) or name not in PRESETS:
         raise InputError(f"{where} starts from the preset {name!r}: use one of {', '.join(map(repr, PRESETS))}")
-    known = [field.name for field in fields(Config)]
-    for setting in settings:
-        if setting not in known:
-            raise InputError(f"{where} has the unknown setting {setting!r}: use one of {', '.join(sorted(known))}")
     try:
+        check_known(settings)
         replace(PRESETS[name], **settings)
     except InputError as error:
         raise InputError(f"{where}: {error}") from None

@@ -9,7 +9,7 @@ import pytest
 
 from experiment_helpers import write_class, write_neuropathic
 from visl.experiments import NAMES, runner
-from visl.experiments.rows import read_rows
+from visl.experiments.rows import DONE, FAILED, OVER, read_rows
 
 CHEAP = {
     "synthetic": ("Mean", "GES", "VISL"),
@@ -46,7 +46,7 @@ def test_a_small_trial(run, data, tmp_path, name):
     result = run(*command, *named(*CHEAP[name]), "--json")
     assert result.exit_code == 0, result.output
     said = json.loads(result.stdout)
-    assert said["cells"] == {"done": CELLS[name], "over the limit": 0, "failed": 0}
+    assert said["cells"] == {DONE: CELLS[name], OVER: 0, FAILED: 0}
     assert said["failures"] == []
     rows = read_rows(tmp_path / "out" / "smoke" / f"{name}.jsonl")
     assert {row["method"] for row in rows} == set(CHEAP[name])
@@ -78,7 +78,7 @@ def test_a_small_trial_of_all_methods(run, data, tmp_path, name):
     said = json.loads(result.stdout)
     assert said["failures"] == []
     rows = read_rows(tmp_path / "smoke" / f"{name}.jsonl")
-    assert said["cells"] == {"done": len(rows), "over the limit": 0, "failed": 0}
+    assert said["cells"] == {DONE: len(rows), OVER: 0, FAILED: 0}
     scored = [score for row in rows for score in ("rmse", "accuracy", "adjacency_f1") if score in row["scores"]]
     assert len(scored) >= (20 if name == "synthetic" else 8)
     for row in rows:
@@ -101,6 +101,33 @@ def test_tables_only_runs_nothing(run, tmp_path, monkeypatch):
     assert [row["method"] for row in read_rows(tmp_path / "smoke" / "synthetic.jsonl")] == ["Mean"]
 
 
+def test_all_leaves_out_what_cannot_run(run, data, tmp_path):
+    result = run("experiment", "all", "--smoke", "--out", tmp_path, *named("mean", "GES"), "--json")
+    assert result.exit_code == 0, result.output
+    assert json.loads(result.stdout)["cells"][DONE] == 2 + 4 + 2
+    assert "Notice: rounds is left out: it has none of the methods that were named" in result.stderr
+    for name in ("neuropathic", "eedi"):
+        assert f"Notice: {name} is left out: this experiment needs the" in result.stderr
+    assert result.stderr.count("is left out") == 3
+    rows = {name: read_rows(tmp_path / "smoke" / f"{name}.jsonl") for name in NAMES}
+    assert {name for name in NAMES if rows[name]} == {"synthetic", "gaps", "scaling"}
+    assert {row["method"] for row in rows["scaling"]} == {"GES"}
+
+    only = ("--data-set", "D=5, seed 0", "--data-set", "data set 1")
+    result = run("experiment", "all", "--smoke", "--out", tmp_path, "--data", data, *named("Majority vote"), *only)
+    assert result.exit_code == 0, result.output
+    assert "2 cells: 2 done." in result.stdout
+    assert "Notice: gaps is left out: it has none of the data sets that were named" in result.stderr
+
+
+def test_all_with_nothing_left(run, tmp_path):
+    result = run("experiment", "all", "--smoke", "--out", tmp_path / "out", "--data-set", "data set 1")
+    assert result.exit_code == 2
+    assert "Notice: neuropathic is left out: this experiment needs the neuropathic data sets" in result.stderr
+    assert "Error: no experiment is left to run" in result.stderr
+    assert not list(tmp_path.iterdir())
+
+
 def test_failures_are_said_and_do_not_end_the_others(run, tmp_path, monkeypatch):
     from visl.experiments import cells
 
@@ -111,9 +138,11 @@ def test_failures_are_said_and_do_not_end_the_others(run, tmp_path, monkeypatch)
 
     monkeypatch.setattr(cells, "find_method", lambda name: broken if name == "mean" else find(name))
     result = run("experiment", "synthetic", "--smoke", "--out", tmp_path, *named("Mean", "Majority vote"))
-    assert result.exit_code == 0, result.output
-    assert "2 cells: 1 done, 1 failed." in result.stdout
+    assert result.exit_code == 1, result.output
+    assert f"2 cells: 1 {DONE}, 1 {FAILED}." in result.stdout
     assert "Failed: Mean on D=5, seed 0: ZeroDivisionError: no" in result.stdout
+    assert "Error: 1 cell failed; the same command tries again" in result.stderr
+    assert "| Majority vote |" in (tmp_path / "smoke" / "results.md").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize(("signum", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
@@ -136,6 +165,12 @@ def test_interrupted_it_goes_on(run, tmp_path, monkeypatch, signum, code):
     assert calls == ["Mean", "Majority vote", "Majority vote", "KNN"]
 
 
+def test_help_names_the_extra(run):
+    result = run("experiment", "--help")
+    assert "pip install 'visl[baselines]'" in " ".join(result.stdout.split())
+    assert "\\" not in result.stdout
+
+
 # What is refused
 
 
@@ -149,10 +184,20 @@ def test_interrupted_it_goes_on(run, tmp_path, monkeypatch, signum, code):
         (("synthetic", "--backend", "mpi"), "--backend mpi: use one of loky, threading, dask, ray"),
         (("synthetic", "--device", "nowhere"), "device 'nowhere' cannot be used here"),
         (("synthetic", "--smoke", "--method", "forest"), "'forest' is no method of the experiment synthetic"),
-        (("synthetic", "--smoke", "--data-set", "D=6"), "'D=6' is no data set of this experiment: use any of D=5"),
+        (
+            ("synthetic", "--smoke", "--data-set", "D=6"),
+            "'D=6' is no data set of the experiment synthetic: use any of 'D",
+        ),
+        (("synthetic", "--smoke", "--method", "VISL own networks"), "'VISL', 'VISL, own networks', "),
         (("eedi", "--smoke"), "needs the Eedi data of the NeurIPS 2020 Education Challenge"),
         (("neuropathic", "--smoke"), "needs the neuropathic data sets: put true_dag.csv"),
-        (("all", "--smoke"), "needs the neuropathic data sets"),  # before the others are run
+        (
+            ("all", "--smoke", "--method", "forest"),
+            "'forest' is no method of any experiment: use any of 'Majority ",
+        ),
+        (("all", "--smoke", "--data-set", "D=6"), "'D=6' is no data set of any experiment: use any of 'D=5, seed 0'"),
+        (("synthetic", "--tables-only"), "no rows of results in "),
+        (("synthetic", "--tables-only", "--smoke"), "smoke: choose another --out, or run an experiment first"),
     ],
 )
 def test_refused_with_nothing_written(refused, tmp_path, arguments, words):
@@ -167,6 +212,18 @@ def test_a_folder_without_the_data(refused, tmp_path, name):
     assert "there is no" in said
     assert "give --data DIR" in said
     assert not (tmp_path / "out").exists()
+
+
+def test_places_that_cannot_be_written(refused, tmp_path, monkeypatch):
+    monkeypatch.setattr(runner, "run_cell", lambda *arguments, **more: pytest.fail("ran"))
+    command = ("experiment", "synthetic", "--smoke", *named("Mean"))
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "file").write_text("mine")
+    out = ("--out", tmp_path / "out")
+    assert "is a folder: give the name of a file to --page" in refused(*command, *out, "--page", tmp_path / "folder")
+    assert "file is a file, and a folder" in refused(*command, *out, "--page", tmp_path / "file" / "page.md")
+    assert "file is a file, and a folder" in refused(*command, "--out", tmp_path / "file")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["file", "folder"]
 
 
 def test_damaged_rows_are_refused(refused, tmp_path):

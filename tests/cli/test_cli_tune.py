@@ -1,6 +1,7 @@
 """`visl tune`: a study that can be resumed, its files, and a preset that `visl fit` takes."""
 
 import json
+import shlex
 import signal
 
 import pandas as pd
@@ -28,11 +29,17 @@ def test_tune_resume_and_fit(run, refused, command, mixed_path, tmp_path):
     assert "that no trial sees" in first.stderr.replace("\n", " ")
     assert "trial 0: error " in first.stderr
     assert sorted(path.name for path in out.iterdir()) == FILES
+    assert "best.json also keeps what was fixed for the search: epochs 2, batch_size 20, n_draws 3." in first.stdout
+    assert "add --epochs N" in first.stdout
+    pasted = shlex.split(first.stdout.partition("Next:\n")[2])
+    options = ["--id", "who", "--preset", str(out / "best.json"), "--out", "model"]
+    assert pasted == ["visl", "fit", str(mixed_path), *options]
 
     second = run(*command, "--trials", 2, "--json")
     assert second.exit_code == 0, second.output
     found = json.loads(second.stdout)
-    assert found["trials"] == {"finished": 2, "pruned": 0, "failed": 0, "running": 0}
+    assert found["trials"] == {"finished": 2, "pruned": 0, "failed": 0, "interrupted": 0, "running": 0}
+    assert found["fixed"] == {"epochs": 2, "batch_size": 20, "n_draws": 3}
     assert "trial 0:" not in second.stderr  # it was there
     assert "trial 1:" in second.stderr
     trials = pd.read_csv(out / "trials.csv")
@@ -48,7 +55,7 @@ def test_tune_resume_and_fit(run, refused, command, mixed_path, tmp_path):
     assert "another table" in refused(*command, "--drop", "colour")
     assert "--force" in refused(*command, "--metric", "log_likelihood")
 
-    fitted = run("fit", mixed_path, "--id", "who", "--preset", out / "best.json", "--out", tmp_path / "m", "--json")
+    fitted = run(*pasted[1:-1], tmp_path / "m", "--json")
     assert fitted.exit_code == 0, fitted.output
     model = VISL.load(tmp_path / "m")
     assert {name: getattr(model.model_.config, name) for name in best["settings"]} == best["settings"]
@@ -85,9 +92,30 @@ def test_ctrl_c_keeps_finished_trials(run, command, tmp_path, monkeypatch):
     assert stopped.exit_code == 130, stopped.output
     assert "1 trial of 3" in stopped.stderr
     assert "Traceback" not in stopped.output
-    assert pd.read_csv(tmp_path / "tuned" / "trials.csv")["state"].tolist() == ["finished", "failed"]
-    resumed = run(*command, "--trials", 2, "--json")
-    assert json.loads(resumed.stdout)["trials"]["finished"] == 2
+    trials = pd.read_csv(tmp_path / "tuned" / "trials.csv")
+    assert trials["state"].tolist() == ["finished", "interrupted"]
+    assert trials["reason"].tolist()[1] == "stopped by Ctrl-C or a signal"
+    resumed = run(*command, "--trials", 2)
+    assert "3 trials (2 finished, 1 interrupted)" in resumed.stdout
+
+
+def test_the_next_command_has_the_options_of_the_table(run, classroom, log_options, tmp_path):
+    """Names that a shell would split are quoted."""
+    log = tmp_path / "my log.csv"
+    log.write_bytes((classroom / "log.csv").read_bytes())
+    more = ("--duplicates", "last", "--groups", classroom / "topics.csv", "--edge-prior", "0.1", "--seed", "0")
+    questions = pd.read_csv(log)["question"].astype(str).unique()[:2]
+    kinds = tuple(word for name in questions for word in ("--kind", f"{name}=binary"))
+    result = run("tune", log, *log_options, *more, *kinds, *TINY, "--trials", 1, "--out", tmp_path / "t")
+    assert result.exit_code == 0, result.output
+    pasted = shlex.split(result.stdout.partition("Next:\n")[2])
+    assert pasted[:3] == ["visl", "fit", str(log)]
+    for given in (log_options, more[:2], more[2:4], more[4:6], more[6:], kinds):
+        words = [str(word) for word in given]
+        assert any(pasted[k : k + len(words)] == words for k in range(len(pasted)))
+    assert "..." not in pasted
+    fitted = run(*pasted[1:-1], tmp_path / "m", "--json")
+    assert fitted.exit_code == 0, fitted.output
 
 
 def test_what_cannot_be_tuned(refused, command, mixed_path, tmp_path, monkeypatch):

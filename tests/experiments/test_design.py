@@ -72,7 +72,7 @@ def test_named_methods_in_the_order_named_each_once():
 
 
 def test_unknown_methods_are_answered_with_the_known_ones():
-    with pytest.raises(InputError, match="'forest' is no method of the experiment made up: use any of Mean, KNN, VISL"):
+    with pytest.raises(InputError, match="'forest' is no method of the experiment made up: use any of 'Mean', 'KNN', "):
         made_up(5).cells(contenders=["Mean", "forest"])
     with pytest.raises(InputError, match=f"no experiment 'made up': use one of {', '.join(NAMES)}"):
         find_experiment("made up")

@@ -224,7 +224,7 @@ def test_a_missing_library(monkeypatch, fakes, tmp_path):
 def test_data_sets_by_name():
     of = experiment()
     assert {cell.data_set.name for cell in plan(of, None, data_sets=["of 3"])} == {"of 3"}
-    with pytest.raises(InputError, match="'of 4' is no data set of this experiment: use any of of 2, of 3"):
+    with pytest.raises(InputError, match="'of 4' is no data set of the experiment made-up: use any of 'of 2', 'of 3'"):
         plan(of, None, data_sets=["of 3", "of 4"])
 
 

@@ -29,16 +29,16 @@ def tune(
     ],
     trials: Annotated[
         int,
-        typer.Option(metavar="N", rich_help_panel=SEARCH, help="Settings to try in all, whichever worker tries them."),
+        typer.Option(metavar="N", rich_help_panel=SEARCH, help="Trials in all, of all runs and workers."),
     ] = 39,
     vary: Annotated[
         list[str] | None,
         typer.Option(
             metavar="NAME=VALUES",
             rich_help_panel=SEARCH,
-            help="A setting to vary: learning_rate=1e-4..1e-2 (a wide range is searched on the log scale) or "
-            "latent_dim=8,16,32; any of visl.config. Repeat for more. Without this: the paper's latent_dim, "
-            "message_steps and learning_rate.",
+            help="A setting of visl.config to vary, and its range or its values: learning_rate=1e-4..1e-2 (a wide "
+            "range is searched on the log scale) or latent_dim=8,16,32. Repeat for more. Without this: latent_dim, "
+            "message_steps and learning_rate, with the paper's values.",
         ),
     ] = None,
     metric: Annotated[
@@ -47,21 +47,25 @@ def tune(
             metavar="NAME",
             rich_help_panel=SEARCH,
             help="accuracy (of levels), rmse (of numbers, scaled to 0-1), error (mean over columns of RMSE / standard "
-            "deviation, or of the share of wrong levels) or log_likelihood. Without this: the first that suits all "
-            "columns.",
+            "deviation, or of the share of wrong levels) or log_likelihood. Without this: accuracy if all columns are "
+            "of levels, rmse if all are of numbers, else error.",
         ),
     ] = None,
     validation: Annotated[
-        float, typer.Option(metavar="SHARE", rich_help_panel=SEARCH, help="Rows that are set aside for scoring.")
+        float, typer.Option(metavar="SHARE", rich_help_panel=SEARCH, help="Share of the rows to set aside for scoring.")
     ] = 0.1,
     hide: Annotated[
         float,
-        typer.Option(metavar="SHARE", rich_help_panel=SEARCH, help="Their known cells that are hidden and predicted."),
+        typer.Option(
+            metavar="SHARE", rich_help_panel=SEARCH, help="Share of their known cells to hide and to predict."
+        ),
     ] = 0.3,
     prune: Annotated[
         bool,
         typer.Option(
-            "--prune/--no-prune", rich_help_panel=SEARCH, help="End trials early that lag behind the median of others."
+            "--prune/--no-prune",
+            rich_help_panel=SEARCH,
+            help="End a trial early when it lags behind the median of the others.",
         ),
     ] = True,
     storage: Annotated[
@@ -74,7 +78,8 @@ def tune(
         ),
     ] = None,
     study: Annotated[
-        str, typer.Option(metavar="NAME", rich_help_panel=STUDY, help="Its name, where a database holds several.")
+        str,
+        typer.Option(metavar="NAME", rich_help_panel=STUDY, help="Name of the study, if a database holds several."),
     ] = "visl",
     groups: o.Groups = None,
     row_label: o.RowLabel = None,
@@ -102,7 +107,7 @@ def tune(
     seed: o.Seed = None,
     device: o.Device = "auto",
     force: Annotated[
-        bool, typer.Option("--force", help="Start afresh, and forget the trials of a study that is there.")
+        bool, typer.Option("--force", help="Start afresh: forget the trials of the study that is there.")
     ] = False,
     quiet: o.Quiet = False,
     as_json: o.AsJson = False,
@@ -110,18 +115,26 @@ def tune(
     """Find good settings for a table by Bayesian optimisation (pip install 'visl\\[tune]').
 
     Some rows are set aside, and each trial is scored on how well it predicts hidden cells of theirs. Ctrl-C loses
-    only the trial that runs: the same command goes on with the study. Started several times, with the same --out or
-    --storage, it shares the trials out between the processes.
+    only the trial that runs: the same command goes on with the study. Processes that are started with the same --out
+    or --storage share the trials between them. The best settings go into DIR/best.json, for `visl fit --preset`.
 
-    Example: visl tune answers.csv --id student --groups topics.csv --out tuned, then
-    visl fit answers.csv --id student --groups topics.csv --preset tuned/best.json --out model
+    Example: visl tune answers.csv --id student --groups topics.csv --out tuned
     """
     from visl.tune import check_installed
 
     check_installed()
     from visl.cli.fitting import describe_table
     from visl.cli.learning import knowledge_of, read_to_learn
-    from visl.cli.tuning import STUDY_FILE, TRIALS_FILE, TuningProgress, describe_search, summarise, write_results
+    from visl.cli.tuning import (
+        BEST_FILE,
+        STUDY_FILE,
+        TRIALS_FILE,
+        TuningProgress,
+        describe_search,
+        fit_words,
+        summarise,
+        write_results,
+    )
     from visl.config import check_whole_number
     from visl.data.outputs import check_output
     from visl.estimator import VISL
@@ -172,4 +185,24 @@ def tune(
         again = shlex.join([word for word in sys.argv[1:] if word != "--force"])
         error_line(f"interrupted; {count(done, 'trial')} of {trials} kept. Go on with:\n  visl {again}")
         raise typer.Exit(EXIT_CODES.get(signals.received or 0, INTERRUPTED))
-    summarise(talk, tuner, tuned, written, table, time.monotonic() - begun)
+    for_fit = {
+        "--id": row_label,
+        "--groups": groups,
+        "--drop": drop,
+        "--kind": kind,
+        "--kinds": kinds,
+        "--long": long,
+        "--row": row,
+        "--column": column,
+        "--value": value,
+        "--duplicates": duplicates,
+        "--edge-prior": edge_prior,
+        "--forbid": forbid,
+        "--forbidden-edges": forbidden_edges,
+        "--require": require,
+        "--required-edges": required_edges,
+        "--members": members if members > 1 else None,
+        "--seed": seed,
+        "--device": device if device != "auto" else None,
+    }
+    summarise(talk, tuner, tuned, written, fit_words(table, for_fit, out / BEST_FILE), time.monotonic() - begun)

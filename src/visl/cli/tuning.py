@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shlex
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,6 +19,7 @@ from visl.data.outputs import claim, write_whole
 from visl.report.picture import picture_bytes
 from visl.report.study import draw_history, draw_importances, draw_slices
 from visl.tune.held_out import METRICS
+from visl.tune.results import STATES
 from visl.tune.tuner import Watcher
 
 if TYPE_CHECKING:
@@ -111,15 +112,28 @@ def _write(out: Path, tuner: Tuner, tuned: Tuned) -> list[Path]:
     return [out / name for name in (TRIALS_FILE, BEST_FILE, *PICTURES)]
 
 
-def summarise(talk: Talk, tuner: Tuner, tuned: Tuned, written: list[Path], table: Path, seconds: float) -> None:
+def fit_words(table: Path, options: Mapping[str, Any], preset: Path) -> list[str]:
+    """The `visl fit` that takes the best settings. options: as they were given; None or False: not at all"""
+    words = ["visl", "fit", str(table)]
+    for option, given in options.items():
+        if given is True:
+            words.append(option)
+        elif given is not None and given is not False:
+            words += [word for one in (given if isinstance(given, list) else [given]) for word in (option, str(one))]
+    return [*words, "--preset", str(preset), "--out", "model"]
+
+
+def summarise(
+    talk: Talk, tuner: Tuner, tuned: Tuned, written: list[Path], next_words: Sequence[str], seconds: float
+) -> None:
     best = tuned.best
-    states = {
-        state: int((tuned.trials["state"] == state).sum()) for state in ("finished", "pruned", "failed", "running")
-    }
+    states = {state: int((tuned.trials["state"] == state).sum()) for state in STATES}
+    fixed = {} if best is None else {k: v for k, v in best["settings"].items() if k not in tuner.space}
     summary = {
         "metric": tuner.metric,
         "trials": states,
         "best": best,
+        "fixed": fixed,
         "importances": tuned.importances,
         "seconds": round(seconds, 3),
         "written": [str(path) for path in written],
@@ -128,14 +142,21 @@ def summarise(talk: Talk, tuner: Tuner, tuned: Tuned, written: list[Path], table
     if best is None:
         talk.result(summary, f"No trial has finished ({told}): see the column reason of {written[0]}.")
         return
-    preset = next(path for path in written if path.name == BEST_FILE)
+    out = written[0].parent
     talk.result(
         summary,
         f"{count(len(tuned.trials), 'trial')} ({told}); the best {tuner.metric} is {best['score']:.4f}.",
         _best_trials(tuner, tuned),
-        f"Written: {', '.join(path.name for path in written)} in {preset.parent}. Next:",
-        f"  visl fit {shlex.quote(str(table))} ... --preset {shlex.quote(str(preset))} --out model",
+        f"Written: {', '.join(path.name for path in written)} in {out}.",
+        *([_fixed_words(fixed)] if fixed else []),
+        f"Next:\n  {shlex.join(next_words)}",
     )
+
+
+def _fixed_words(fixed: Mapping[str, Any]) -> str:
+    """A search may be quick where a fit should not be."""
+    epochs = " To train longer, add --epochs N to the next command." if "epochs" in fixed else ""
+    return f"{BEST_FILE} also keeps what was fixed for the search: {settings_words(fixed)}.{epochs}"
 
 
 def _best_trials(tuner: Tuner, tuned: Tuned) -> Any:

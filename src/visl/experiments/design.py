@@ -96,6 +96,6 @@ class Experiment:
         if unknown:
             raise InputError(
                 f"{unknown[0]!r} is no method of the experiment {self.name}: use any of "
-                + ", ".join(contender.name for contender in self.contenders)
+                + ", ".join(repr(contender.name) for contender in self.contenders)
             )
         return [known[name] for name in dict.fromkeys(map(str.lower, names))]

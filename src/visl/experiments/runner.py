@@ -97,7 +97,10 @@ def _chosen(cells: list[Cell], data_sets: Sequence[str] | None) -> list[Cell]:
     known = list(dict.fromkeys(cell.data_set.name for cell in cells))
     for name in data_sets:
         if name not in known:
-            raise InputError(f"{name!r} is no data set of this experiment: use any of {', '.join(known)}")
+            raise InputError(
+                f"{name!r} is no data set of the experiment {cells[0].experiment}: use any of "
+                + ", ".join(map(repr, known))
+            )
     return [cell for cell in cells if cell.data_set.name in data_sets]
 
 

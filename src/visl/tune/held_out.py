@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from visl.data.masks import hide as hide_cells
 from visl.errors import InputError
 from visl.inference import AskedCells, Imputer
+from visl.measures import accuracy, mean_log_likelihood, rmse
 from visl.schema import CONTINUOUS, Schema
 from visl.table import Table
 
@@ -103,13 +104,13 @@ def _spreads(table: Table) -> NDArray[np.float64]:
 
 
 def _accuracy(held_out: HeldOut, imputer: Imputer) -> float:
-    right = imputer.point(held_out.shown, held_out.asked) == held_out.truth
-    return float(right[~held_out.continuous[held_out.asked.column]].mean())
+    of_levels = ~held_out.continuous[held_out.asked.column]
+    return accuracy(imputer.point(held_out.shown, held_out.asked)[of_levels], held_out.truth[of_levels])
 
 
 def _rmse(held_out: HeldOut, imputer: Imputer) -> float:
-    error = imputer.point(held_out.shown, held_out.asked).astype(np.float64) - held_out.truth
-    return float(np.mean(error[held_out.continuous[held_out.asked.column]] ** 2) ** 0.5)
+    of_numbers = held_out.continuous[held_out.asked.column]
+    return rmse(imputer.point(held_out.shown, held_out.asked)[of_numbers], held_out.truth[of_numbers])
 
 
 def _error(held_out: HeldOut, imputer: Imputer) -> float:
@@ -126,7 +127,7 @@ def _error(held_out: HeldOut, imputer: Imputer) -> float:
 
 
 def _log_likelihood(held_out: HeldOut, imputer: Imputer) -> float:
-    return float(imputer.log_prob(held_out.shown, held_out.asked, held_out.truth).mean())
+    return mean_log_likelihood(imputer.log_prob(held_out.shown, held_out.asked, held_out.truth))
 
 
 METRICS = {

@@ -17,6 +17,9 @@ from visl.tune.space import POSITION
 from visl.tune.study import count_trials
 
 WORDS = {TrialState.COMPLETE: "finished", TrialState.PRUNED: "pruned", TrialState.FAIL: "failed"}
+INTERRUPTED, RUNNING = "interrupted", "running"
+STATES = (*WORDS.values(), INTERRUPTED, RUNNING)
+STOPPED, VANISHED = "stopped by Ctrl-C or a signal", "its process ended before it did"  # reasons
 LEAST_FOR_IMPORTANCES = 4  # different scores
 
 
@@ -39,13 +42,16 @@ def table_of(study: Study, settings: Sequence[str]) -> pd.DataFrame:
 def line_of(trial: FrozenTrial) -> dict[str, Any]:
     """The score of a trial that did not finish is the last that it reported."""
     reported = math.nan if trial.last_step is None else trial.intermediate_values[trial.last_step]
+    state, reason = WORDS.get(trial.state, RUNNING), trial.user_attrs.get("reason")
+    if trial.state == TrialState.FAIL and reason in (None, STOPPED):  # what fails by itself says why
+        state, reason = INTERRUPTED, reason or VANISHED
     return {
         "trial": trial.number,
-        "state": WORDS.get(trial.state, "running"),
+        "state": state,
         "score": reported if trial.value is None else trial.value,
         "seconds": math.nan if trial.duration is None else round(trial.duration.total_seconds(), 3),
         **trial.user_attrs.get("settings", {}),
-        "reason": trial.user_attrs.get("reason"),
+        "reason": reason,
     }
 
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import types
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Union, get_args, get_origin, get_type_hints
 
-from visl.config import Config
+from visl.config import Config, check_known
 from visl.errors import InputError
 
 if TYPE_CHECKING:
@@ -93,7 +94,8 @@ def parse_vary(text: str) -> tuple[str, Range | Choices]:
     name, equals, values = (part.strip() for part in text.partition("="))
     if not equals or not name or not values:
         raise InputError(f"--vary {text}: {FORM}")
-    _check_known(name)
+    with _of_vary():
+        check_known([name])
     low, dots, high = values.partition("..")
     if not dots:
         return name, Choices(tuple(_parse(name, value.strip()) for value in values.split(",")))
@@ -108,7 +110,8 @@ def check_space(space: Mapping[str, Any]) -> Space:
     if not space:
         raise InputError("nothing is varied: name at least one setting")
     for name, varied in space.items():
-        _check_known(name)
+        with _of_vary():
+            check_known([name])
         if not isinstance(varied, Range | Choices):
             raise InputError(f"vary: {name} is {varied!r}: give a Range(low, high) or Choices((a, b, ...))")
         if isinstance(varied, Range) and not varied.low < varied.high:
@@ -116,17 +119,18 @@ def check_space(space: Mapping[str, Any]) -> Space:
         if isinstance(varied, Choices) and len(set(varied.values)) < max(2, len(varied.values)):
             raise InputError(f"vary: {name} has the values {varied}: give at least two different ones")
         for value in varied.ends:
-            try:
+            with _of_vary():
                 Config(**{name: value})
-            except InputError as error:
-                raise InputError(f"vary: {error}") from None
     return space
 
 
-def _check_known(name: str) -> None:
-    known = [field.name for field in fields(Config)]
-    if name not in known:
-        raise InputError(f"vary: unknown setting {name!r}: use one of {', '.join(sorted(known))}")
+@contextmanager
+def _of_vary() -> Iterator[None]:
+    """Errors say what they are about."""
+    try:
+        yield
+    except InputError as error:
+        raise InputError(f"vary: {error}") from None
 
 
 def _parse(name: str, text: str) -> Any:

@@ -30,7 +30,7 @@ from visl.settings import check_share, preset_parts
 from visl.steps import Alone
 from visl.training import Interrupted, TrainingState
 from visl.tune.held_out import METRICS, check_metric, choose_rows, default_metric, hold_out
-from visl.tune.results import Tuned, best_of, importances_of, line_of, table_of
+from visl.tune.results import STOPPED, Tuned, best_of, importances_of, line_of, table_of
 from visl.tune.space import PAPER_SPACE, Space, check_space
 from visl.tune.study import count_trials, explained, open_study, quiet
 
@@ -186,6 +186,14 @@ class Tuner:
             # The table is known to be good: these settings diverge, or are too large. The search goes on elsewhere.
             trial.set_user_attr("reason", str(error) or type(error).__name__)
             raise optuna.TrialPruned from error
+        except optuna.TrialPruned:
+            raise
+        except (Interrupted, KeyboardInterrupt):
+            trial.set_user_attr("reason", STOPPED)
+            raise
+        except Exception as error:
+            trial.set_user_attr("reason", f"{type(error).__name__}: {error}")
+            raise
 
     def _score(self, model: VISL) -> float:
         network = model.model_
