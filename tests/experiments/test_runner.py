@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+import torch
 from joblib import register_parallel_backend
 from joblib.parallel import ThreadingBackend
 
@@ -325,6 +326,18 @@ def test_the_files_of_every_data_set_are_looked_for_first():
     assert loaded == []
     eedi = find_experiment("eedi")
     assert len({eedi.files_of(data_set) for data_set in eedi.data_sets(False)}) == 1
+
+
+def test_a_cell_on_a_gpu_has_its_name_and_the_peak_of_its_memory(fakes, monkeypatch):
+    """Counted from the start of the method."""
+    called = []
+    for name in ("init", "empty_cache", "reset_peak_memory_stats"):
+        monkeypatch.setattr(torch.cuda, name, lambda *device, name=name: called.append((name, *device)))
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda device: f"The GPU {device}")
+    monkeypatch.setattr(torch.cuda, "max_memory_allocated", lambda device: 3 << 20)
+    row = run_cell(experiment(), experiment().cells()[0], data=None, device="cuda:1")
+    assert (row["status"], row["device"], row["peak_mib"]) == (DONE, "The GPU cuda:1", 3)
+    assert called == [("init",), ("empty_cache",), ("reset_peak_memory_stats", "cuda:1")]
 
 
 def test_data_that_cannot_be_loaded_fail_their_cells_alone(fakes, tmp_path):

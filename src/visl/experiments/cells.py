@@ -107,9 +107,17 @@ def start_counting(device: str) -> None:
         import torch
 
         torch.cuda.init()  # which counting does not do by itself
-        gc.collect()  # what ran before, perhaps out of memory, leaves all of it to this one
-        torch.cuda.empty_cache()
+        let_go(device)
         torch.cuda.reset_peak_memory_stats(device)
+
+
+def let_go(device: str) -> None:
+    """What ran here before, perhaps out of memory, leaves the GPU's to others."""
+    if _is_cuda(device):
+        import torch
+
+        gc.collect()
+        torch.cuda.empty_cache()
 
 
 def peak_mib(device: str = "cpu") -> float | None:

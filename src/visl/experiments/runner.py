@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from visl.errors import InputError
-from visl.experiments.cells import run_cell
+from visl.experiments.cells import let_go, run_cell
 from visl.experiments.design import Cell, Experiment, Row
 from visl.experiments.methods import INSTALL, METHODS, is_installed
 from visl.experiments.rows import OVER, append_row, over_the_limit_at, read_rows, row_of, rows_file, settled
@@ -80,6 +80,7 @@ def run_experiment(
             experiment, worth, data=how.data, device=how.device, limit_s=how.limit_s, worth_trying=kept.worth_trying
         ):
             kept.keep(row)
+    let_go(how.device)
     rest = [cell for cell in todo if not how.shares_a_model(cell)]
     for row in _in_parallel(experiment, kept.worth_trying(rest), how):
         kept.keep(row)
