@@ -15,7 +15,7 @@ from visl.experiments.cells import filled, run_cell
 from visl.experiments.design import Contender, DataSet, Experiment
 from visl.experiments.methods import METHODS, MethodInfo
 from visl.experiments.problem import Answer, Imputation, Problem, Run, Structure, Truth
-from visl.experiments.rows import DONE, FAILED, OVER, append_row, read_rows, row_of, rows_file
+from visl.experiments.rows import DONE, FAILED, OVER, append_row, read_rows, row_of, rows_file, unpack_edges
 from visl.experiments.runner import How, plan, run_experiment
 
 HERE = How(limit_s=60, isolated=False)
@@ -111,7 +111,11 @@ def test_every_cell_becomes_a_row(fakes, tmp_path):
     assert failed["reason"] == "ZeroDivisionError: all columns are the same"
     # The only edge is predicted the wrong way round.
     assert (arrow["scores"]["adjacency_f1"], arrow["scores"]["orientation_f1"], arrow["scores"]["shd"]) == (1, 0, 1)
-    assert arrow["edges"]["list"] == [[0, 1, 0.25], [1, 0, 0.75]]
+    found = unpack_edges(arrow["edges"])
+    assert (found.edges.tolist(), found.probabilities.tolist()) == (
+        [[False, False], [True, False]],
+        [[0, 0.25], [0.75, 0]],
+    )
     assert arrow["about"] == {"names": ["a", "b"]}
 
 
