@@ -1,6 +1,7 @@
 """`visl experiment` from end to end, in small trials."""
 
 import json
+import math
 import re
 import signal
 from pathlib import Path
@@ -8,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from experiment_helpers import write_class, write_neuropathic
-from visl.experiments import NAMES, runner
+from visl.experiments import NAMES, find_experiment, runner
+from visl.experiments.methods import finds_structure, imputes
 from visl.experiments.rows import DONE, FAILED, OVER, read_rows
 
 CHEAP = {
@@ -20,6 +22,8 @@ CHEAP = {
     "scaling": ("GES", "VISL"),
 }
 CELLS = {"synthetic": 3, "gaps": 6, "rounds": 2, "neuropathic": 3, "eedi": 5, "scaling": 4}
+SCORES_OF_IMPUTERS = {"synthetic": ("rmse", "rmse_by_column"), "eedi": ("accuracy", "auroc", "aupr")}
+SCORES_OF_FINDERS = {"synthetic": ("adjacency_f1", "orientation_f1", "causal_accuracy"), "eedi": ()}  # of a known graph
 PICTURES = {"synthetic": 4, "neuropathic": 3, "scaling": 1}
 
 
@@ -79,12 +83,19 @@ def test_a_small_trial_of_all_methods(run, data, tmp_path, name):
     assert said["failures"] == []
     rows = read_rows(tmp_path / "smoke" / f"{name}.jsonl")
     assert said["cells"] == {DONE: len(rows), OVER: 0, FAILED: 0}
-    scored = [score for row in rows for score in ("rmse", "accuracy", "adjacency_f1") if score in row["scores"]]
-    assert len(scored) >= (20 if name == "synthetic" else 8)
+    method_of = {contender.name: contender.method for contender in find_experiment(name).contenders}
+    assert {row["method"] for row in rows} == set(method_of)
     for row in rows:
-        assert row["scores"] or row["edges"], row
-        for score in ("accuracy", "adjacency_f1", "coverage", "auroc"):
-            assert 0 <= row["scores"].get(score, 0) <= 1
+        method = method_of[row["method"]]
+        for score in SCORES_OF_IMPUTERS[name] if imputes(method) else ():
+            assert 0 <= row["scores"][score] <= 1, row
+        if method in ("visl", "pvae"):
+            assert 0 <= row["scores"]["coverage"] <= 1, row
+            assert math.isfinite(row["scores"]["log_likelihood"]), row
+        if finds_structure(method):
+            assert row["edges"]["nodes"] > 1, row
+            for score in SCORES_OF_FINDERS[name]:
+                assert 0 <= row["scores"][score] <= 1, row
 
 
 def test_tables_only_runs_nothing(run, tmp_path, monkeypatch):

@@ -1,26 +1,35 @@
 """Rows of results on disk, whatever happened to the file."""
 
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from experiment_helpers import made_up_cell
 from visl.errors import InputError
+from visl.experiments import rows as rows_module
+from visl.experiments.design import Cell, Row
 from visl.experiments.problem import Structure
 from visl.experiments.rows import (
     DONE,
     FAILED,
+    FIELDS,
     OVER,
     append_row,
     over_the_limit_at,
     pack_edges,
     plain,
     read_rows,
-    row_of,
     settled,
     unpack_edges,
 )
+
+RESULTS = Path(__file__).parents[2] / "docs" / "results"
+
+
+def row_of(cell: Cell, status: str, *, limit_s: float = 60, **more: object) -> Row:
+    return rows_module.row_of(cell, status, limit_s=limit_s, **more)
 
 
 @pytest.fixture
@@ -84,6 +93,23 @@ def test_damage_elsewhere_is_named(file, damage):
         read_rows(file)
 
 
+@pytest.mark.parametrize("field", sorted(FIELDS))
+def test_a_row_without_a_field_that_all_have_is_named(file, field):
+    row = row_of(made_up_cell(), DONE)
+    assert row.keys() == FIELDS
+    append_row(file, row)
+    append_row(file, {name: value for name, value in row.items() if name != field})
+    with pytest.raises(InputError, match=r"made-up\.jsonl, line 2, is no row of results: remove that line"):
+        read_rows(file)
+
+
+def test_the_published_rows_can_be_read():
+    files = sorted(RESULTS.glob("*.jsonl"))
+    assert files
+    for each in files:
+        assert len(read_rows(each)) == each.read_bytes().count(b"\n") > 0
+
+
 def test_empty_lines_are_nothing(file):
     append_row(file, row_of(made_up_cell(), DONE))
     with file.open("ab") as stream:
@@ -106,6 +132,28 @@ def test_what_need_not_run_again():
     assert set(settled(rows, 60)) == {done.key, over.key, mended.key}
     assert set(settled(rows, 59)) == {done.key, over.key, mended.key}
     assert set(settled(rows, 61)) == {done.key, mended.key}
+
+
+@pytest.mark.parametrize(("device", "other"), [("cpu", "cuda"), ("cpu", "NVIDIA H200"), ("cuda:1", "cpu")])
+def test_over_the_limit_on_another_kind_of_device_is_no_answer(device, other):
+    over, done, failed = (made_up_cell(seed=seed) for seed in range(3))
+    rows = [
+        row_of(over, OVER, device=other),
+        row_of(done, DONE, device=other),
+        row_of(failed, OVER, device=device),
+        row_of(failed, FAILED, device=other, reason="no"),
+    ]
+    assert set(settled(rows, 60, device)) == {done.key, failed.key}
+    assert set(settled(rows, 60, other)) == {over.key, done.key}
+    assert over_the_limit_at(rows[:2], over, 60, device) is None
+    assert over_the_limit_at(rows[:2], over, 60, other) is rows[0]
+
+
+def test_a_gpu_has_several_names():
+    row = row_of(made_up_cell(), OVER, device="NVIDIA H200")
+    for name in ("cuda", "cuda:0"):
+        assert list(settled([row], 60, name)) == [made_up_cell().key]
+        assert over_the_limit_at([row], made_up_cell(), 60, name) is row
 
 
 def test_over_the_limit_at_no_larger_size():

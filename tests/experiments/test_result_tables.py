@@ -207,7 +207,8 @@ def results(tmp_path):
     append_row(file, row_of(first, FAILED, reason="no", limit_s=60))
     append_row(file, row_of(first, DONE, scores={"rmse": 0.125}, seconds=1.0, limit_s=60))
     append_row(file, row_of(second, OVER, seconds=60, limit_s=60))
-    append_row(file, {**row_of(first, DONE, scores={"rmse": 0.5}, seconds=1.0), "key": "of settings that are no more"})
+    no_more = row_of(first, DONE, scores={"rmse": 0.5}, seconds=1.0, limit_s=60)
+    append_row(file, {**no_more, "key": "of settings that are no more"})
     return folder
 
 

@@ -1,17 +1,21 @@
 """All cells of an experiment: one row each, whatever happens on the way."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
+import torch
 from joblib import register_parallel_backend
 from joblib.parallel import ThreadingBackend
 
 from visl.errors import InputError
 from visl.experiments import cells as cells_module
-from visl.experiments import find_experiment, methods, runner
+from visl.experiments import find_experiment, runner
 from visl.experiments.cells import filled, run_cell
 from visl.experiments.design import Contender, DataSet, Experiment
+from visl.experiments.methods import METHODS, MethodInfo
 from visl.experiments.problem import Answer, Imputation, Problem, Run, Structure, Truth
-from visl.experiments.rows import DONE, FAILED, OVER, read_rows, row_of, rows_file
+from visl.experiments.rows import DONE, FAILED, OVER, append_row, read_rows, row_of, rows_file, unpack_edges
 from visl.experiments.runner import How, plan, run_experiment
 
 HERE = How(limit_s=60, isolated=False)
@@ -50,6 +54,13 @@ class Fakes:
         if self.broken:
             raise ZeroDivisionError("all columns are the same")
         return self.constant()
+
+
+@pytest.fixture(autouse=True)
+def known(monkeypatch):
+    """The methods of this page are in the table of all methods."""
+    for name in ("constant", "fragile", "arrow"):
+        monkeypatch.setitem(METHODS, name, MethodInfo("of this page"))
 
 
 @pytest.fixture
@@ -100,7 +111,11 @@ def test_every_cell_becomes_a_row(fakes, tmp_path):
     assert failed["reason"] == "ZeroDivisionError: all columns are the same"
     # The only edge is predicted the wrong way round.
     assert (arrow["scores"]["adjacency_f1"], arrow["scores"]["orientation_f1"], arrow["scores"]["shd"]) == (1, 0, 1)
-    assert arrow["edges"]["list"] == [[0, 1, 0.25], [1, 0, 0.75]]
+    found = unpack_edges(arrow["edges"])
+    assert (found.edges.tolist(), found.probabilities.tolist()) == (
+        [[False, False], [True, False]],
+        [[0, 0.25], [0.75, 0]],
+    )
     assert arrow["about"] == {"names": ["a", "b"]}
 
 
@@ -147,7 +162,7 @@ def test_after_the_limit_no_larger_size_is_tried(fakes, tmp_path, monkeypatch):
     def run_isolated(cell, *, data, device, limit_s):
         tried.append((cell.contender.name, cell.data_set.name))
         if cell.contender.name == "A" and cell.data_set.size >= 3:
-            return row_of(cell, OVER, limit_s=limit_s, seconds=limit_s)
+            return row_of(cell, OVER, limit_s=limit_s, seconds=limit_s, device=device)
         return {**run_cell(of, cell, data=None, device=device), "limit_s": limit_s}
 
     monkeypatch.setattr(runner, "run_isolated", run_isolated)
@@ -179,7 +194,7 @@ def test_a_backend_that_hands_over_all_at_once_works_in_rounds(tmp_path, monkeyp
 
     def run_isolated(cell, *, data, device, limit_s):
         before.append(len(read_rows(file)))
-        return row_of(cell, DONE, scores={})
+        return row_of(cell, DONE, scores={}, limit_s=limit_s)
 
     monkeypatch.setattr(runner, "run_isolated", run_isolated)
     rows = run_all(of, tmp_path, How(jobs=2, backend="in one piece"))
@@ -188,31 +203,162 @@ def test_a_backend_that_hands_over_all_at_once_works_in_rounds(tmp_path, monkeyp
 
 
 def test_only_methods_that_use_a_gpu_get_it(tmp_path, monkeypatch):
-    names = ("mean", "notears_nonlinear", "dag_gnn", "pc")
+    """Each in a process of its own, where its time is limited; VISL alone runs side by side."""
+    names = ("mean", "notears_nonlinear", "dag_gnn", "pc", "pvae", "dag_gnn_groups", "visl")
+    for name in names:
+        monkeypatch.setitem(METHODS, name, replace(METHODS[name], library=None))
+
+    def run_isolated(cell, *, data, device, limit_s):
+        return row_of(cell, DONE, device=device, scores={}, limit_s=limit_s, where="isolated")
+
+    def run_together(experiment, cells, *, data, device, limit_s, worth_trying):
+        for cell in cells:
+            yield row_of(cell, DONE, device=device, scores={}, limit_s=limit_s, where="together")
+
+    monkeypatch.setattr(runner, "run_isolated", run_isolated)
+    monkeypatch.setattr(runner, "run_together", run_together)
     of = experiment(*(Contender(name, name) for name in names), sizes=(2,))
-    monkeypatch.setattr(methods, "LIBRARIES", {})
-    monkeypatch.setattr(
-        runner, "run_isolated", lambda cell, *, data, device, limit_s: row_of(cell, DONE, device=device, scores={})
-    )
-    rows = run_all(of, tmp_path, How(device="cuda"))
-    assert [row["device"] for row in rows] == ["cpu", "cuda", "cuda", "cpu"]
+    rows = run_all(of, tmp_path / "gpu", How(device="cuda"))
+    assert [row["device"] for row in rows] == ["cpu", "cuda", "cuda", "cpu", "cuda", "cuda", "cuda"]
+    assert [row["where"] for row in rows] == ["isolated"] * 6 + ["together"]
+    rows = run_all(of, tmp_path / "cpu", How())
+    assert {(row["device"], row["where"]) for row in rows} == {("cpu", "isolated")}
 
 
 def test_on_a_gpu_too_no_larger_size_is_tried_after_the_limit(tmp_path, monkeypatch):
     asked = []
 
-    def run_together(experiment, cells, *, data, device, limit_s):
+    def run_together(experiment, cells, *, data, device, limit_s, worth_trying):
         asked.append([cell.data_set.name for cell in cells])
-        yield from (row_of(cell, OVER, limit_s=limit_s, seconds=limit_s) for cell in cells)
+        yield from (row_of(cell, OVER, limit_s=limit_s, seconds=limit_s, device="NVIDIA H200") for cell in cells)
 
     monkeypatch.setattr(runner, "run_together", run_together)
-    rows = run_all(experiment(Contender("VISL", "visl"), sizes=(4, 2, 3)), tmp_path, How(device="cuda"))
+    of = experiment(Contender("VISL", "visl"), sizes=(4, 2, 3))
+    rows = run_all(of, tmp_path, How(device="cuda"))
     assert asked == [["of 2"], [], []]
     assert [row.get("reason") for row in rows] == [None, *["not tried: of 2 was over"] * 2]
+    assert [row["device"] for row in rows] == ["NVIDIA H200", "cuda", "cuda"]
+
+
+@pytest.mark.parametrize(("first", "then"), [("cpu", "cuda"), ("cuda", "cpu")])
+def test_over_the_limit_on_one_kind_of_device_is_another_chance_on_the_other(tmp_path, monkeypatch, first, then):
+    """For methods that a GPU serves, which PC is not."""
+    tried = []
+
+    def run_isolated(cell, *, data, device, limit_s):
+        tried.append((cell.contender.name, cell.data_set.name, device))
+        return row_of(cell, OVER, limit_s=limit_s, seconds=limit_s, device=device)
+
+    monkeypatch.setattr(runner, "run_isolated", run_isolated)
+    monkeypatch.setitem(METHODS, "pc", replace(METHODS["pc"], library=None))
+    of = experiment(Contender("PVAE", "pvae"), Contender("PC", "pc"))
+    run_all(of, tmp_path, How(device=first))
+    assert tried == [("PVAE", "of 2", first), ("PC", "of 2", "cpu")]
+    tried.clear()
+    rows = run_all(of, tmp_path, How(device=then))
+    assert tried == [("PVAE", "of 2", then)]
+    assert [row["device"] for row in rows] == [then, "cpu"] * 2
+    for device in (first, then):
+        run_all(of, tmp_path, How(device=device))
+    assert len(tried) == 1
+
+
+def test_what_another_run_has_settled_meanwhile_is_not_run_again(fakes, tmp_path):
+    """While the first cell runs here, another run does the third, fails at the fourth and is over at the fifth."""
+    of = experiment(CONSTANT, ARROW, sizes=(2, 3, 4))
+    cells, file, seen = of.cells(), rows_file(tmp_path, "made-up"), []
+    others = [
+        row_of(cells[2], DONE, scores={"rmse": 0.125}, limit_s=60),
+        row_of(cells[3], FAILED, reason="no", limit_s=60),
+        row_of(cells[4], OVER, limit_s=60, device="cpu"),
+    ]
+
+    def on_row(row):
+        if not seen:
+            for other in others:
+                append_row(file, other)
+        seen.append(row)
+
+    rows = run_all(of, tmp_path, on_row=on_row)
+    assert fakes.calls == [("constant", 2), ("arrow", 2), ("arrow", 3), ("arrow", 4)]
+    assert [row["status"] for row in rows] == [DONE, DONE, DONE, DONE, OVER, DONE]
+    assert rows[2] == seen[2] == others[0]
+    assert [row["key"] for row in seen] == [cell.key for cell in cells]
+    assert len(read_rows(file)) == 4 + len(others)
+
+
+def test_cells_on_a_gpu_that_another_run_has_settled_are_not_run_again(tmp_path, monkeypatch):
+    of = experiment(Contender("VISL", "visl"), Contender("VISL 2", "visl"), sizes=(2,))
+    asked = []
+
+    def run_together(experiment, cells, *, data, device, limit_s, worth_trying):
+        asked.append([cell.contender.name for cell in cells])
+        append_row(rows_file(tmp_path, "made-up"), row_of(of.cells()[1], DONE, limit_s=limit_s, scores={}))
+        yield from (row_of(cell, DONE, limit_s=limit_s, device=device, scores={}) for cell in cells)
+
+    monkeypatch.setattr(runner, "run_together", run_together)
+    assert len(run_all(of, tmp_path, How(device="cuda"))) == 2
+    assert asked == [["VISL"], []]
+
+
+def test_the_file_is_read_again_only_if_another_run_has_written(fakes, tmp_path, monkeypatch):
+    read = []
+    monkeypatch.setattr(runner, "read_rows", lambda file: read.append(file) or read_rows(file))
+    run_all(experiment(), tmp_path)
+    assert len(read) == 1
+
+
+def test_the_files_of_every_data_set_are_looked_for_first():
+    """One data set of each set of files is loaded."""
+    loaded = []
+
+    def load_some(data_set, data):
+        loaded.append(data_set.name)
+        if data_set.size == 4:
+            raise InputError("there is no such file")
+        return load(data_set, data)
+
+    of = replace(experiment(sizes=(2, 3, 4, 5), download="them"), load=load_some)
+    with pytest.raises(InputError, match="no such file"):
+        plan(of, None)
+    assert loaded == ["of 2", "of 3", "of 4"]
+    loaded.clear()
+    plan(replace(of, files_of=lambda data_set: data_set.size % 2), None, data_sets=["of 2", "of 3", "of 5"])
+    assert len(loaded) == 2
+    loaded.clear()
+    plan(replace(of, download=None), None)
+    assert loaded == []
+    eedi = find_experiment("eedi")
+    assert len({eedi.files_of(data_set) for data_set in eedi.data_sets(False)}) == 1
+
+
+def test_a_cell_on_a_gpu_has_its_name_and_the_peak_of_its_memory(fakes, monkeypatch):
+    """Counted from the start of the method."""
+    called = []
+    for name in ("init", "empty_cache", "reset_peak_memory_stats"):
+        monkeypatch.setattr(torch.cuda, name, lambda *device, name=name: called.append((name, *device)))
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda device: f"The GPU {device}")
+    monkeypatch.setattr(torch.cuda, "max_memory_allocated", lambda device: 3 << 20)
+    row = run_cell(experiment(), experiment().cells()[0], data=None, device="cuda:1")
+    assert (row["status"], row["device"], row["peak_mib"]) == (DONE, "The GPU cuda:1", 3)
+    assert called == [("init",), ("empty_cache",), ("reset_peak_memory_stats", "cuda:1")]
+
+
+def test_data_that_cannot_be_loaded_fail_their_cells_alone(fakes, tmp_path):
+    def load_some(data_set, data):
+        if data_set.size == 2:
+            raise InputError("there is no such file")
+        return load(data_set, data)
+
+    rows = run_all(replace(experiment(CONSTANT), load=load_some), tmp_path)
+    assert [(row["status"], row.get("reason")) for row in rows] == [
+        (FAILED, "InputError: there is no such file"),
+        (DONE, None),
+    ]
 
 
 def test_a_missing_library(monkeypatch, fakes, tmp_path):
-    monkeypatch.setitem(methods.LIBRARIES, "arrow", "a_library_that_nobody_has")
+    monkeypatch.setitem(METHODS, "arrow", MethodInfo("of this page", "a_library_that_nobody_has"))
     of, notices = experiment(), []
     cells = plan(of, None, on_notice=notices.append)
     assert {cell.contender.name for cell in cells} == {"One", "F"}

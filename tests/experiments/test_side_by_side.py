@@ -4,11 +4,13 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+import torch
 
 from experiment_helpers import made_up_cell
 from visl.experiments import find_experiment, synthetic
 from visl.experiments.cells import run_cell
 from visl.experiments.design import Cell, Contender, DataSet
+from visl.experiments.methods import side_by_side
 from visl.experiments.methods.side_by_side import (
     OverTheLimit,
     can_share_a_model,
@@ -18,7 +20,7 @@ from visl.experiments.methods.side_by_side import (
 )
 from visl.experiments.problem import Problem, Run
 from visl.experiments.rows import DONE, FAILED, OVER
-from visl.experiments.together import _side_by_side, run_together
+from visl.experiments.together import groups, run_together
 
 VISL = Contender("VISL", "visl", {"preset": "paper-synthetic"})
 
@@ -45,7 +47,7 @@ def answers(seed: int) -> Problem:
     ids=["columns", "groups"],
 )
 def test_a_member_answers_as_it_would_alone(problems, preset):
-    runs = [Run(seed=seed, epochs=2) for seed in (3, 4)]
+    runs = [Run(seed=seed, epochs=2, small=True) for seed in (3, 4)]
     together = visl_side_by_side(problems, runs, preset=preset)
     for problem, run, answer in zip(problems, runs, together, strict=True):
         alone = visl(problem, run, preset=preset)
@@ -82,13 +84,13 @@ def test_who_can_share_a_model():
 
 def test_training_stops_when_time_is_up():
     with pytest.raises(OverTheLimit):
-        visl_side_by_side([answers(0)], [Run(epochs=50)], time_is_up=lambda: True)
+        visl_side_by_side([answers(0)], [Run(epochs=50, small=True)], time_is_up=lambda: True)
 
 
 def test_nothing_asked_nothing_imputed():
     empty = np.zeros(0, int)
     problem = replace(answers(0), test=np.zeros((0, 5)), asked_row=empty, asked_column=empty)
-    assert visl(problem, Run(epochs=1)).imputation is None
+    assert visl(problem, Run(epochs=1, small=True)).imputation is None
 
 
 def test_rows_of_cells_side_by_side_have_the_scores_of_each_alone():
@@ -111,14 +113,65 @@ def test_tables_of_other_lengths_are_trained_alone():
     assert [(row["together"], row["status"]) for row in rows] == [(1, DONE)] * 2
 
 
+def test_a_small_trial_is_more_than_few_epochs():
+    few, small = (visl(answers(0), Run(epochs=1, small=flag)).settings for flag in (False, True))
+    assert few["epochs"] == small["epochs"] == 1
+    assert (small["latent_dim"], small["n_draws"]) == (8, 5)
+    assert few["latent_dim"] != 8
+
+
 def test_over_the_limit_and_failures_are_rows_of_every_member():
     experiment, cells = find_experiment("synthetic"), [synthetic_cell(seed) for seed in (0, 1)]
     rows = list(run_together(experiment, cells, data=None, device="cpu", limit_s=0))
-    assert [(row["status"], row["together"], row["key"]) for row in rows] == [(OVER, 2, cell.key) for cell in cells]
+    assert [(row["status"], row["together"], row["key"]) for row in rows] == [(OVER, 1, cell.key) for cell in cells]
+    assert {(row["device"], row["limit_s"]) for row in rows} == {("cpu", 0)}
     wrong = [replace(cell, contender=Contender("VISL", "visl", {"preset": "nobody's"})) for cell in cells]
     rows = list(run_together(experiment, wrong, data=None, device="cpu", limit_s=60))
-    assert [row["status"] for row in rows] == [FAILED] * 2
+    assert [(row["status"], row["device"], row["limit_s"]) for row in rows] == [(FAILED, "cpu", 60)] * 2
     assert all("nobody's" in row["reason"] for row in rows)
+
+
+@pytest.mark.parametrize("error", [OverTheLimit(), torch.OutOfMemoryError("CUDA out of memory"), ValueError("NaN")])
+def test_what_is_too_much_together_is_tried_one_by_one(monkeypatch, error):
+    """Members 0 and 1 are too much together, member 1 is so alone."""
+    tried, whole = [], side_by_side.visl_side_by_side
+
+    def some(problems, runs, **more):
+        seeds = [run.seed for run in runs]
+        tried.append(seeds)
+        if seeds != [0]:
+            raise error
+        return whole(problems, runs, **more)
+
+    monkeypatch.setattr(side_by_side, "visl_side_by_side", some)
+    experiment, cells = find_experiment("synthetic"), [synthetic_cell(seed) for seed in (0, 1)]
+    rows = list(run_together(experiment, cells, data=None, device="cpu", limit_s=60))
+    assert tried == [[0, 1], [0], [1]]
+    last = OVER if isinstance(error, OverTheLimit) else FAILED
+    assert [(row["status"], row["key"]) for row in rows] == [(DONE, cells[0].key), (last, cells[1].key)]
+    assert rows[0]["together"] == 1
+    if last == FAILED:
+        assert rows[1]["reason"] == f"{type(error).__name__}: {error}"
+
+
+def test_one_by_one_no_member_is_tried_that_is_no_longer_worth_it():
+    """Each is asked about when the row of the one before is there."""
+    experiment, cells = find_experiment("synthetic"), [synthetic_cell(seed) for seed in (0, 1, 2)]
+    rows = []
+
+    def worth_trying(members):
+        return (cell for cell in members if not rows)
+
+    for row in run_together(experiment, cells, data=None, device="cpu", limit_s=0, worth_trying=worth_trying):
+        rows.append(row)
+    assert [row["key"] for row in rows] == [cells[0].key]
+
+
+def test_a_member_that_cannot_be_loaded_does_not_end_the_others():
+    experiment, cells = find_experiment("synthetic"), [synthetic_cell(seed) for seed in (0, 1)]
+    missing = replace(cells[0], data_set=replace(cells[0].data_set, settings={}))
+    rows = list(run_together(experiment, [missing, cells[1]], data=None, device="cpu", limit_s=60))
+    assert [(row["status"], row["key"]) for row in rows] == [(FAILED, missing.key), (DONE, cells[1].key)]
 
 
 def test_cells_of_one_contender_and_size_go_together():
@@ -128,6 +181,6 @@ def test_cells_of_one_contender_and_size_go_together():
         for size in (5, 7)
         for seed in (0, 1)
     ]
-    groups = _side_by_side(cells)
-    assert [[cell.data_set.name for cell in group] for group in groups] == [["5, 0", "5, 1"], ["7, 0", "7, 1"]] * 2
-    assert [{cell.contender.name for cell in group} for group in groups[::2]] == [{"VISL"}, {"VISL, own networks"}]
+    found = groups(cells)
+    assert [[cell.data_set.name for cell in group] for group in found] == [["5, 0", "5, 1"], ["7, 0", "7, 1"]] * 2
+    assert [{cell.contender.name for cell in group} for group in found[::2]] == [{"VISL"}, {"VISL, own networks"}]

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import platform
-import resource
+import re
 import sys
 import time
 from collections.abc import Callable
@@ -28,23 +29,28 @@ def run_cell(
     experiment: Experiment, cell: Cell, *, data: Path | None, device: str, on_start: Callable[[], None] = lambda: None
 ) -> Row:
     """on_start: called when the data are there and the method begins, which is what its time limit is for."""
-    problem, truth = experiment.load(cell.data_set, data)
     run = run_of(cell, device)
     try:
+        problem, truth = experiment.load(cell.data_set, data)
         method = find_method(cell.contender.method)
+        start_counting(device)
         on_start()
         begun = time.monotonic()
         if cell.contender.fill is not None:
             problem = replace(problem, train=filled(problem, cell.contender.fill, run))
         answer = method(problem, run, **cell.contender.settings)
-        seconds = time.monotonic() - begun
-        return done_row(experiment, cell, problem, truth, answer, seconds=seconds, peak_mib=peak_mib(), device=device)
+        spent = {
+            "seconds": time.monotonic() - begun,
+            "peak_mib": peak_mib(device),
+            "device": name_of_device(device),
+        }
+        return done_row(experiment, cell, problem, truth, answer, **spent)
     except Exception as error:  # one method's failure must not end the others
-        return row_of(cell, FAILED, reason=f"{type(error).__name__}: {error}", **circumstances())
+        return failed_row(cell, error, device)
 
 
 def run_of(cell: Cell, device: str) -> Run:
-    return Run(seed=cell.seed, device=device, epochs=SMOKE_EPOCHS if cell.smoke else None)
+    return Run(seed=cell.seed, device=device, epochs=SMOKE_EPOCHS if cell.smoke else None, small=cell.smoke)
 
 
 def filled(problem: Problem, method: str, run: Run) -> FloatArray:
@@ -78,11 +84,60 @@ def done_row(
     )  # fmt: skip
 
 
+def failed_row(cell: Cell, error: Exception, device: str, **more: Any) -> Row:
+    return row_of(cell, FAILED, reason=f"{type(error).__name__}: {error}", device=device, **more, **circumstances())
+
+
 def circumstances() -> dict[str, Any]:
     return {"visl": visl.__version__, "python": platform.python_version(), "finished": time.strftime("%Y-%m-%d")}
 
 
-def peak_mib() -> float:
-    """Of this process, so far."""
+def name_of_device(device: str) -> str:
+    """The GPU's own name, since a time is that of a certain one."""
+    if not _is_cuda(device):
+        return device
+    import torch
+
+    return torch.cuda.get_device_name(device)
+
+
+def start_counting(device: str) -> None:
+    """Of a GPU's memory, from here on."""
+    if _is_cuda(device):
+        import torch
+
+        torch.cuda.init()  # which counting does not do by itself
+        let_go(device)
+        torch.cuda.reset_peak_memory_stats(device)
+
+
+def let_go(device: str) -> None:
+    """What ran here before, perhaps out of memory, leaves the GPU's to others."""
+    if _is_cuda(device):
+        import torch
+
+        gc.collect()
+        torch.cuda.empty_cache()
+
+
+def peak_mib(device: str = "cpu") -> float | None:
+    """Of this process, so far: the memory of the GPU if it runs on one, else its own; None: not known here."""
+    if _is_cuda(device):
+        import torch
+
+        return torch.cuda.max_memory_allocated(device) / MEBIBYTE
+    if (status := Path("/proc/self/status")).exists() and (
+        found := re.search(r"^VmHWM:\s*(\d+) kB", status.read_text(), re.MULTILINE)
+    ):
+        return int(found[1]) / 1024
+    try:
+        import resource
+    except ImportError:  # Windows
+        return None
+    # On Linux a child's begins at its parent's, so this comes second.
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak / MEBIBYTE if sys.platform == "darwin" else peak / 1024
+
+
+def _is_cuda(device: str) -> bool:
+    return device.split(":")[0] == "cuda"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,7 @@ class DataSet:
 
     name: str
     size: int  # columns: a method over the limit at one size is not tried at the same or a larger one
-    settings: Mapping[str, Any]  # what `load` needs; plain numbers and words
+    settings: Mapping[str, Any]  # what `load` needs; plain numbers and words. "seed" is the methods' as well
     label: str = ""  # what data sets are gathered by in the tables, such as "D=5"
 
 
@@ -71,7 +71,8 @@ class Experiment:
     pictures: Callable[[Sequence[Row], Path, Path | None], list[Path]] = lambda rows, folder, data: []
     keeps_edges: bool = False  # rows keep every edge's probability, for the tables
     download: str | None = None  # what data to get, and where to put it; None: they are simulated
-    seeds: Callable[[DataSet], Sequence[int]] = lambda data_set: (int(data_set.settings.get("seed", 0)),)
+    # What tells the files of a data set from those of others: one data set of each is loaded before anything runs.
+    files_of: Callable[[DataSet], Hashable] = lambda data_set: data_set.name
 
     def names(self, can: Callable[[str], bool] = lambda method: True) -> list[str]:
         """Of the contenders whose method can do this."""
@@ -81,11 +82,10 @@ class Experiment:
         """Small data sets first, and all contenders on one data set before the next."""
         chosen = self._chosen(contenders)
         return [
-            Cell(self.name, data_set, contender, seed, smoke)
+            Cell(self.name, data_set, contender, int(data_set.settings.get("seed", 0)), smoke)
             for data_set in sorted(self.data_sets(smoke), key=lambda data_set: data_set.size)
             for contender in chosen
             if contender.only in (None, data_set.label)
-            for seed in self.seeds(data_set)
         ]
 
     def _chosen(self, names: Sequence[str] | None) -> list[Contender]:

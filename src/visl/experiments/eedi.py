@@ -196,4 +196,5 @@ EXPERIMENT = Experiment(
     tables=make_tables,
     keeps_edges=True,
     download=DOWNLOAD,
+    files_of=lambda data_set: "the same for all splits",
 )

@@ -13,6 +13,9 @@ FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
 BoolArray = NDArray[np.bool_]
 
+LEVEL = 0.9  # of the intervals of imputed values
+TAILS = ((1 - LEVEL) / 2, (1 + LEVEL) / 2)  # shares below their ends
+
 
 @dataclass(frozen=True)
 class Problem:
@@ -54,7 +57,8 @@ class Run:
 
     seed: int = 0
     device: str = "cpu"
-    epochs: int | None = None  # of methods that have epochs; None: their own. A number makes it a small trial
+    epochs: int | None = None  # of methods that have epochs; None: their own
+    small: bool = False  # a small trial: whatever else takes time may be smaller too
 
 
 @dataclass(frozen=True)
@@ -62,7 +66,7 @@ class Imputation:
     """Of the asked cells."""
 
     mean: FloatArray  # (c,) expected value; of a binary cell the probability of 1
-    low: FloatArray | None = None  # (c,) ends of the 90 % interval
+    low: FloatArray | None = None  # (c,) ends of the interval of LEVEL, equal tails
     high: FloatArray | None = None
     log_density: Callable[[FloatArray], FloatArray] | None = None  # log p of the asked cells' values, (c,) -> (c,)
 

@@ -17,6 +17,8 @@ from visl.experiments.design import Cell, Row
 from visl.experiments.problem import Structure
 
 DONE, OVER, FAILED = "done", "over the limit", "failed"
+# What every row has: what `row_of` writes, and the limit that its run had.
+FIELDS = {"key", "experiment", "data_set", "label", "size", "method", "seed", "smoke", "status", "limit_s"}
 
 
 def rows_file(folder: Path, experiment: str) -> Path:
@@ -34,19 +36,22 @@ def read_rows(file: Path) -> list[Row]:
             continue
         try:
             row = json.loads(line)
-            row["key"], row["status"]
-        except (ValueError, KeyError, TypeError) as error:
-            raise InputError(f"{file}, line {number}, is no row of results: remove that line, or the file") from error
+        except ValueError:
+            row = None
+        if not isinstance(row, dict) or not row.keys() >= FIELDS:
+            raise InputError(f"{file}, line {number}, is no row of results: remove that line, or the file")
         rows.append(row)
     return rows
 
 
-def append_row(file: Path, row: Row) -> None:
+def append_row(file: Path, row: Row) -> int:
+    """The number of bytes by which the file has grown, unless its last line was not finished."""
     file.parent.mkdir(parents=True, exist_ok=True)
     _remove_unfinished_line(file)
-    line = json.dumps(plain(row), ensure_ascii=False, allow_nan=False) + "\n"
+    line = (json.dumps(plain(row), ensure_ascii=False, allow_nan=False) + "\n").encode()
     with file.open("ab", buffering=0) as stream:  # in one piece: another run may append to the same file
-        stream.write(line.encode())
+        stream.write(line)
+    return len(line)
 
 
 def _remove_unfinished_line(file: Path) -> None:
@@ -55,17 +60,18 @@ def _remove_unfinished_line(file: Path) -> None:
             stream.truncate(written.rfind(b"\n") + 1)
 
 
-def settled(rows: Sequence[Row], limit_s: float) -> dict[str, Row]:
-    """Cells that need not run again: done, or over a limit that was no smaller. The last row of a cell counts."""
+def settled(rows: Sequence[Row], limit_s: float, device: str = "cpu") -> dict[str, Row]:
+    """Cells that need not run again on the device: done on any, or over a limit that was no smaller on one of its kind.
+
+    The last row of a cell counts, and beside it the last one from such a device.
+    """
     last = {row["key"]: row for row in rows}
-    return {
-        key: row
-        for key, row in last.items()
-        if row["status"] == DONE or (row["status"] == OVER and row["limit_s"] >= limit_s)
-    }
+    last_here = {row["key"]: row for row in rows if _same_kind(row, device)}
+    over = {key: row for key, row in last_here.items() if row["status"] == OVER and row["limit_s"] >= limit_s}
+    return over | {key: row for key, row in last.items() if row["status"] == DONE}
 
 
-def over_the_limit_at(rows: Sequence[Row], cell: Cell, limit_s: float) -> Row | None:
+def over_the_limit_at(rows: Sequence[Row], cell: Cell, limit_s: float, device: str = "cpu") -> Row | None:
     """A row that says that this cell's method was over the limit on a data set no larger than the cell's."""
     for row in rows:
         if (
@@ -74,9 +80,15 @@ def over_the_limit_at(rows: Sequence[Row], cell: Cell, limit_s: float) -> Row | 
             and row["smoke"] == cell.smoke
             and row["limit_s"] >= limit_s
             and row["size"] <= cell.data_set.size
+            and _same_kind(row, device)
         ):
             return row
     return None
+
+
+def _same_kind(row: Row, device: str) -> bool:
+    """Rows have a GPU's own name, such as "NVIDIA H200", or its name in torch; without any, it was no GPU."""
+    return (row.get("device", "cpu") == "cpu") == (device == "cpu")
 
 
 def row_of(cell: Cell, status: str, **more: Any) -> Row:

@@ -1,71 +1,90 @@
-"""Cells on a GPU, in this process: those of VISL on data sets of one shape are members of one model."""
+"""Cells of VISL on a GPU, in this process: those on data sets of one shape are members of one model."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
-from visl.experiments.cells import circumstances, done_row, run_cell, run_of
+from visl.experiments.cells import circumstances, done_row, failed_row, name_of_device, peak_mib, run_of, start_counting
 from visl.experiments.design import Cell, Experiment, Row
-from visl.experiments.rows import FAILED, OVER, row_of
+from visl.experiments.problem import Problem, Truth
+from visl.experiments.rows import OVER, row_of
+
+METHOD = "visl"  # the one that trains data sets side by side
+Loaded = tuple[Cell, Problem, Truth]
+
+
+def groups(cells: Sequence[Cell]) -> list[list[Cell]]:
+    """Cells of one contender on data sets of one size, in the order of their first ones."""
+    found: dict[tuple[str, int], list[Cell]] = {}
+    for cell in cells:
+        found.setdefault((cell.contender.name, cell.data_set.size), []).append(cell)
+    return list(found.values())
 
 
 def run_together(
-    experiment: Experiment, cells: Sequence[Cell], *, data: Path | None, device: str, limit_s: float
+    experiment: Experiment,
+    cells: Sequence[Cell],
+    *,
+    data: Path | None,
+    device: str,
+    limit_s: float,
+    worth_trying: Callable[[Sequence[Cell]], Iterable[Cell]] = iter,
 ) -> Iterator[Row]:
-    """Rows of the cells. The time of a cell of VISL is that of all members side by side, whose number is kept."""
+    """Rows of the cells of a group. The time of a cell is that of all members side by side, whose number is kept.
+
+    Members that cannot be trained together, for their shapes, time, memory or an error in one of them, are tried one by
+    one. worth_trying: asked then, once the row of the one before has been drawn from here.
+    """
+    members: list[Loaded] = []
     for cell in cells:
-        if cell.contender.method != "visl":
-            yield {**run_cell(experiment, cell, data=data, device=device), "limit_s": limit_s}
-    for group in _side_by_side([cell for cell in cells if cell.contender.method == "visl"]):
-        yield from _run_group(experiment, group, data, device, limit_s)
+        try:
+            members.append((cell, *experiment.load(cell.data_set, data)))
+        except Exception as error:
+            yield failed_row(cell, error, device, limit_s=limit_s)
+    if not members:
+        return
+    rows = _rows_of_members(experiment, members, device, limit_s)
+    if rows is not None:
+        yield from rows
+        return
+    for cell in worth_trying([cell for cell, _, _ in members]):
+        yield from run_together(experiment, [cell], data=data, device=device, limit_s=limit_s)
 
 
-def _side_by_side(cells: Sequence[Cell]) -> list[list[Cell]]:
-    """Groups of cells of one contender on data sets of one size."""
-    groups: dict[tuple[str, int], list[Cell]] = {}
-    for cell in cells:
-        groups.setdefault((cell.contender.name, cell.data_set.size), []).append(cell)
-    return list(groups.values())
-
-
-def _run_group(
-    experiment: Experiment, cells: list[Cell], data: Path | None, device: str, limit_s: float
-) -> Iterator[Row]:
-    import torch
-
+def _rows_of_members(
+    experiment: Experiment, members: Sequence[Loaded], device: str, limit_s: float
+) -> list[Row] | None:
+    """None: they are to be tried one by one."""
     from visl.experiments.methods.side_by_side import OverTheLimit, can_share_a_model, visl_side_by_side
 
-    loaded = [experiment.load(cell.data_set, data) for cell in cells]
-    problems = [problem for problem, _ in loaded]
+    cells, problems = [cell for cell, _, _ in members], [problem for _, problem, _ in members]
+    alone = len(members) == 1
     if not all(can_share_a_model(problems[0], problem) for problem in problems):
-        for cell in cells:
-            yield from _run_group(experiment, [cell], data, device, limit_s)
-        return
-    runs = [run_of(cell, device) for cell in cells]
-    on_gpu = torch.device(device).type == "cuda"
-    if on_gpu:
-        torch.cuda.reset_peak_memory_stats()
+        return None
+    start_counting(device)
     begun = time.monotonic()
     try:
         answers = visl_side_by_side(
-            problems, runs, time_is_up=lambda: time.monotonic() - begun > limit_s, **cells[0].contender.settings
+            problems,
+            [run_of(cell, device) for cell in cells],
+            time_is_up=lambda: time.monotonic() - begun > limit_s,
+            **cells[0].contender.settings,
         )
+        spent = {
+            "seconds": time.monotonic() - begun,
+            "together": len(cells),
+            "device": name_of_device(device),
+            "peak_mib": peak_mib(device),
+            "limit_s": limit_s,
+        }
+        return [
+            done_row(experiment, cell, problem, truth, answer, **spent)
+            for (cell, problem, truth), answer in zip(members, answers, strict=True)
+        ]
     except OverTheLimit:
-        for cell in cells:
-            yield row_of(cell, OVER, limit_s=limit_s, seconds=limit_s, together=len(cells), device=device)
-        return
+        over = {"limit_s": limit_s, "seconds": limit_s, "together": 1, "device": name_of_device(device)}
+        return [row_of(cells[0], OVER, **over, **circumstances())] if alone else None
     except Exception as error:
-        for cell in cells:
-            yield row_of(cell, FAILED, limit_s=limit_s, reason=f"{type(error).__name__}: {error}", **circumstances())
-        return
-    spent = {
-        "seconds": time.monotonic() - begun,
-        "together": len(cells),
-        "device": torch.cuda.get_device_name() if on_gpu else device,
-        "peak_mib": torch.cuda.max_memory_allocated() / 2**20 if on_gpu else None,
-        "limit_s": limit_s,
-    }
-    for cell, (problem, truth), answer in zip(cells, loaded, answers, strict=True):
-        yield done_row(experiment, cell, problem, truth, answer, **spent)
+        return [failed_row(cells[0], error, device, limit_s=limit_s)] if alone else None

@@ -34,18 +34,19 @@ def run_isolated(cell: Cell, *, data: str | None, device: str, limit_s: float) -
     try:
         ended = subprocess.run(
             command, input=json.dumps(plain(task)), capture_output=True, text=True, env=environment, check=False,
-            timeout=limit_s + STARTING_S,
+            timeout=limit_s + STARTING_S, errors="replace",
         )  # fmt: skip
     except subprocess.TimeoutExpired:
-        return row_of(cell, OVER, limit_s=limit_s, seconds=limit_s)
+        return row_of(cell, OVER, limit_s=limit_s, seconds=limit_s, device=device)
     found = [line for line in ended.stdout.splitlines() if line.startswith(RESULT)]
     if found:
         row: Row = json.loads(found[-1].removeprefix(RESULT))
         return {**row, "limit_s": limit_s}
-    if ended.returncode == -getattr(signal, "SIGALRM", 0):
-        return row_of(cell, OVER, limit_s=limit_s, seconds=limit_s)
+    if hasattr(signal, "SIGALRM") and ended.returncode == -signal.SIGALRM:
+        return row_of(cell, OVER, limit_s=limit_s, seconds=limit_s, device=device)
     last_words = ended.stderr.strip().splitlines()[-1:] or [f"exit code {ended.returncode}"]
-    return row_of(cell, FAILED, limit_s=limit_s, reason=last_words[0], seconds=time.monotonic() - begun)
+    spent = {"limit_s": limit_s, "seconds": time.monotonic() - begun, "device": device}
+    return row_of(cell, FAILED, reason=last_words[0], **spent)
 
 
 def cell_from(document: dict[str, Any]) -> Cell:
@@ -73,7 +74,8 @@ def main() -> None:
     cell = cell_from(task["cell"])
     data = None if task["data"] is None else Path(task["data"])
     row = run_cell(find_experiment(cell.experiment), cell, data=data, device=task["device"], on_start=start_clock)
-    print(RESULT + json.dumps(plain(row)), flush=True)
+    # On a line of its own: a library may have left one open, such as that of a progress bar.
+    print("\n" + RESULT + json.dumps(plain(row)), flush=True)
 
 
 def _end_with_parent() -> None:

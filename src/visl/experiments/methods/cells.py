@@ -9,11 +9,11 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from visl.experiments.problem import BoolArray, FloatArray, Imputation
+from visl.experiments.problem import TAILS, BoolArray, FloatArray, Imputation
 from visl.inference import mixture_quantile
+from visl.measures import bernoulli_log_likelihood
 
 CELLS_AT_ONCE = 20_000  # so that S = 100 draws of them, in float64, stay at 16 MB
-LEAST_PROBABILITY = 1e-12
 
 
 @dataclass(frozen=True)
@@ -28,9 +28,9 @@ class Mixture:
     is_binary: BoolArray  # (c,)
 
     def imputation(self) -> Imputation:
-        """With the 90 % interval, equal tails."""
         mean = self.draws.mean(axis=0, dtype=np.float64)
-        return Imputation(mean, self._quantile(mean, 0.05), self._quantile(mean, 0.95), self.log_density)
+        low, high = (self._quantile(mean, share) for share in TAILS)
+        return Imputation(mean, low, high, self.log_density)
 
     def log_density(self, values: FloatArray) -> FloatArray:
         """(c,) -> (c,)"""
@@ -45,8 +45,7 @@ class Mixture:
         highest = exponent.max(axis=0)
         mean_of_exp = np.exp(exponent - highest).mean(axis=0)
         continuous = highest + np.log(mean_of_exp) - np.log(deviation) - 0.5 * math.log(2 * math.pi)
-        share = draws.mean(axis=0)
-        binary = np.log(np.where(values > 0.5, share, 1 - share).clip(LEAST_PROBABILITY))
+        binary = bernoulli_log_likelihood(draws.mean(axis=0), values > 0.5)
         return np.where(self.is_binary[at], binary, continuous)
 
     def _quantile(self, mean: FloatArray, share: float) -> FloatArray:

@@ -11,7 +11,7 @@ import torch
 
 from visl.batches import TrainingData
 from visl.config import Config, build_config
-from visl.experiments.problem import Answer, FloatArray, Imputation, Problem, Run, Structure
+from visl.experiments.problem import TAILS, Answer, FloatArray, Imputation, Problem, Run, Structure
 from visl.inference import AskedCells, Imputer, calibrate_noise
 from visl.model import VislModel
 from visl.schema import BINARY, CONTINUOUS, Column, Schema
@@ -20,7 +20,6 @@ from visl.table import Table
 from visl.training import Interrupted, train
 
 EDGE_THRESHOLD = 0.5  # the paper's tables score the posterior above it, two-way edges allowed
-LEVEL = 0.9
 SMALL: dict[str, Any] = {"latent_dim": 8, "n_draws": 5}  # of a small trial
 
 
@@ -43,7 +42,9 @@ def visl_side_by_side(
     """One answer for each problem; all have the same columns, groups and number of training rows."""
     config = replace(build_config(preset), **settings)
     if runs[0].epochs is not None:
-        config = replace(config, epochs=runs[0].epochs, **SMALL)
+        config = replace(config, epochs=runs[0].epochs)
+    if runs[0].small:
+        config = replace(config, **SMALL)
     model, data = build(problems, runs, config)
     try:
         train(model, data, seeds=[run.seed for run in runs], should_stop=lambda state: time_is_up())
@@ -108,9 +109,7 @@ def _imputation(member: VislModel, problem: Problem, run: Run) -> Imputation | N
     point = imputer.point(shown, asked).astype(np.float64)
     if is_binary.any():
         point = np.where(is_binary, imputer.probabilities(shown, asked)[:, 1], point)
-    low, high = (
-        imputer.quantile(shown, asked, share).astype(np.float64) for share in ((1 - LEVEL) / 2, (1 + LEVEL) / 2)
-    )
+    low, high = (imputer.quantile(shown, asked, share).astype(np.float64) for share in TAILS)
 
     def log_density(values: FloatArray) -> FloatArray:
         return imputer.log_prob(shown, asked, values.astype(np.float32)).astype(np.float64)
