@@ -26,7 +26,7 @@ OTHERS = [
 SAME = [
     replace(CELL, data_set=replace(DATA_SET, size=6, label="other")),
     replace(CELL, data_set=replace(DATA_SET, settings={"rows": [10, 5], "seed": 3})),
-    replace(CELL, contender=replace(CELL.contender, only="D=5")),
+    replace(CELL, contender=replace(CELL.contender, only=("D=5",))),
 ]
 
 
@@ -35,7 +35,7 @@ def made_up(*sizes: int) -> Experiment:
         name="made up",
         title="",
         data_sets=lambda smoke: [DataSet(f"of {D}", D, {"seed": D}, label=f"D={D}") for D in sizes],
-        contenders=(Contender("Mean", "mean"), Contender("KNN", "knn", only="D=7"), Contender("VISL", "visl")),
+        contenders=(Contender("Mean", "mean"), Contender("KNN", "knn", only=("D=7",)), Contender("VISL", "visl")),
         load=lambda data_set, data: pytest.fail("is not loaded"),
         tables=lambda rows: [],
     )

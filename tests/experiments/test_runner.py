@@ -78,7 +78,7 @@ def experiment(*contenders: Contender, sizes: tuple[int, ...] = (2, 3), download
         contenders=contenders or (CONSTANT, FRAGILE, ARROW),
         load=load,
         tables=lambda rows: [],
-        keeps_edges=True,
+        keeps_edges=lambda data_set: True,
         download=download,
     )
 

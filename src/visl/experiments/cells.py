@@ -76,8 +76,10 @@ def done_row(
     if structure is not None and truth.edges is not None:
         scores |= structure_record(truth.edges, structure)
     kept: dict[str, Any] = {}
-    if structure is not None and experiment.keeps_edges:
-        kept = {"edges": pack_edges(structure), "about": dict(truth.about)}
+    if structure is not None and truth.about:
+        kept["about"] = dict(truth.about)
+    if structure is not None and experiment.keeps_edges(cell.data_set):
+        kept["edges"] = pack_edges(structure)
     return row_of(
         cell, DONE, scores=scores, settings=answer.settings or {}, fill=cell.contender.fill, **kept,
         **circumstances_of, **circumstances(),

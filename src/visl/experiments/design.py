@@ -33,7 +33,7 @@ class Contender:
     method: str  # of methods.METHODS
     settings: Mapping[str, Any] = field(default_factory=dict)
     fill: str | None = None  # imputation method that fills the gaps of the training table first
-    only: str | None = None  # of the data sets with this label
+    only: tuple[str, ...] = ()  # on data sets with these labels; none: on all
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ class Experiment:
     load: Callable[[DataSet, Path | None], tuple[Problem, Truth]]
     tables: Callable[[Sequence[Row]], list[str]]  # sections of the page, Markdown
     pictures: Callable[[Sequence[Row], Path, Path | None], list[Path]] = lambda rows, folder, data: []
-    keeps_edges: bool = False  # rows keep every edge's probability, for the tables
+    keeps_edges: Callable[[DataSet], bool] = lambda data_set: False  # whether rows keep every edge's probability
     download: str | None = None  # what data to get, and where to put it; None: they are simulated
     # What tells the files of a data set from those of others: one data set of each is loaded before anything runs.
     files_of: Callable[[DataSet], Hashable] = lambda data_set: data_set.name
@@ -85,7 +85,7 @@ class Experiment:
             Cell(self.name, data_set, contender, int(data_set.settings.get("seed", 0)), smoke)
             for data_set in sorted(self.data_sets(smoke), key=lambda data_set: data_set.size)
             for contender in chosen
-            if contender.only in (None, data_set.label)
+            if not contender.only or data_set.label in contender.only
         ]
 
     def _chosen(self, names: Sequence[str] | None) -> list[Contender]:

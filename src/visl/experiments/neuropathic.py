@@ -103,6 +103,6 @@ EXPERIMENT = Experiment(
     load=load,
     tables=make_tables,
     pictures=make_pictures,
-    keeps_edges=True,
+    keeps_edges=lambda data_set: data_set.settings["number"] == 1,  # for the pictures
     download=DOWNLOAD,
 )

@@ -83,5 +83,5 @@ EXPERIMENT = Experiment(
     load=load,
     tables=make_tables,
     pictures=make_pictures,
-    keeps_edges=True,
+    keeps_edges=lambda data_set: True,
 )
