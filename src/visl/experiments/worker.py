@@ -53,7 +53,7 @@ def cell_from(document: dict[str, Any]) -> Cell:
     return Cell(
         document["experiment"],
         DataSet(**document["data_set"]),
-        Contender(**document["contender"]),
+        Contender(**{**document["contender"], "only": tuple(document["contender"]["only"])}),
         document["seed"],
         document["smoke"],
     )
