@@ -21,7 +21,7 @@ CHEAP = {
     "eedi": ("Mean", "Random edges", "VISL"),
     "scaling": ("GES", "VISL"),
 }
-CELLS = {"synthetic": 3, "gaps": 6, "rounds": 2, "neuropathic": 3, "eedi": 5, "scaling": 4}
+CELLS = {"synthetic": 3, "gaps": 6, "rounds": 2, "neuropathic": 3, "eedi": 4, "scaling": 4}
 SCORES_OF_IMPUTERS = {"synthetic": ("rmse", "rmse_by_column"), "eedi": ("accuracy", "auroc", "aupr")}
 SCORES_OF_FINDERS = {"synthetic": ("adjacency_f1", "orientation_f1", "causal_accuracy"), "eedi": ()}  # of a known graph
 PICTURES = {"synthetic": 4, "neuropathic": 3, "scaling": 1}
