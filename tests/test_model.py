@@ -368,7 +368,7 @@ def test_padding_counts_for_nothing(name, n_members, backward):
 
 def test_columns_share_networks_or_have_their_own():
     schema = variable_wise(CONTINUOUS, CONTINUOUS, CONTINUOUS)
-    same = torch.full((1, 3), 0.7, dtype=torch.float64)
+    same = np.full((1, 3), 0.7)
     shared, own = (build_model(schema, shared_networks=share).double() for share in (True, False))
     of_shared, of_own = (model.encoder(dense_cells(same))[0][0, 0] for model in (shared, own))
     torch.testing.assert_close(of_shared[0], of_shared[2])  # the same value in the same network
