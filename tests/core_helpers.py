@@ -7,7 +7,7 @@ import torch
 from hypothesis import strategies as st
 
 from visl.batches import CellStore, TrainingData
-from visl.config import Config
+from visl.config import IMPUTE, LATENT, Config, Phase
 from visl.model import LossWeights, VislModel
 from visl.schema import BINARY, CATEGORICAL, CONTINUOUS, ORDINAL, Column, Schema
 from visl.table import Table
@@ -83,7 +83,18 @@ def build_model(schema, seed=0, prior=None, **settings):
 
 def build_members(schema, seeds, prior=None, changes=None, **settings):
     """In the paper's form, whose oracles are simplest; settings may say otherwise. changes: of each member's own."""
-    paper = {"keep_own": False, "group_embeddings": False, "absent_below": 0.0}
+    paper = {
+        "structure": "latent",
+        "keep_own": False,
+        "group_embeddings": False,
+        "absent_below": 0.0,
+        "decay_learning_rates": False,
+        "mark_observed": False,
+        "n_knots": 0,
+        "mixture_components": 1,
+        "unjoined_weight": 0.0,
+        "kl_latent_weight": 0.001,
+    }
     of_all = {"latent_dim": 4, "epochs": 2, "batch_size": 4, **paper, **settings}
     configs = [Config(**{**of_all, **own}) for own in changes or [{}] * len(seeds)]
     M = len(schema.groups)
@@ -98,11 +109,12 @@ def elbo_terms(model, cells, shown=None, *, seed=0, noise=None, uniform=None, ba
     random_noise = torch.randn(K, cells.n_rows // K, M, d, generator=rng, dtype=dtype)
     random_uniform = torch.rand(K, M, M, generator=rng, dtype=dtype)
     noise, uniform = random_noise if noise is None else noise, random_uniform if uniform is None else uniform
-    return model(cells, shown, noise, uniform, backward=backward)
+    phase = Phase(IMPUTE if backward else LATENT, 0, 1)
+    return model(cells, shown, noise, uniform[:, None], phase=phase)
 
 
-def loss_weights(model, kl_latent=0.001, kl_edges=1.0, acyclicity=5.0):
-    weights = (kl_latent, kl_edges, acyclicity)
+def loss_weights(model, kl_latent=0.001, kl_edges=1.0, edges=0.0, acyclicity=5.0):
+    weights = (kl_latent, kl_edges, edges, acyclicity)
     return LossWeights(*(torch.full((model.n_members,), weight) for weight in weights))
 
 

@@ -2,8 +2,10 @@ import dataclasses
 
 import pytest
 
-from visl.config import PRESETS, Config, build_config, default_edge_probability
+from visl.config import LATENT, PRESETS, Config, Phase, build_config, default_edge_probability
 from visl.errors import InputError
+
+LATENT_PHASE = Phase(LATENT, 0, 1)
 
 # The paper's numbers, shared by all of its settings.
 COMMON = {
@@ -122,17 +124,55 @@ def test_stage_epochs(epochs, stages):
 def test_acyclicity_weight_by_hand():
     # 300 epochs: off in epochs 0 to 4, then 1/30, 2/30, ... of 50 over 10 % of the epochs, and 50 from epoch 34 on.
     config = PRESETS["paper-synthetic"]
-    assert [config.acyclicity_weight_at(epoch) for epoch in range(5)] == [0.0] * 5
-    assert config.acyclicity_weight_at(5) == pytest.approx(50 / 30)
-    assert config.acyclicity_weight_at(19) == pytest.approx(25.0)
-    assert config.acyclicity_weight_at(33) < 50.0
-    assert config.acyclicity_weight_at(34) == config.acyclicity_weight_at(299) == 50.0
+    weight = [config.acyclicity_weight_at(epoch, LATENT_PHASE, 1000) for epoch in range(300)]
+    assert weight[:5] == [0.0] * 5
+    assert weight[5] == pytest.approx(50 / 30)
+    assert weight[19] == pytest.approx(25.0)
+    assert weight[33] < 50.0
+    assert weight[34] == weight[299] == 50.0
+
+
+def test_acyclicity_weight_of_equations_by_hand():
+    # 200 epochs: stage 1 has 100; the graph is learned in epochs 10 to 59, with .01 to 100 nats a row.
+    config = Config()
+    warm, graph, settled, impute = config.phases(equations=True)
+    weight = [config.acyclicity_weight_at(epoch, graph, 1000) for epoch in (10, 35, 59)]
+    assert weight == pytest.approx([10.0, 1000.0, 10 * 1e4 ** (49 / 50)])
+    assert config.acyclicity_weight_at(5, warm, 1000) == config.acyclicity_weight_at(70, settled, 1000) == 0.0
+    assert not impute.of_equations
+
+
+@pytest.mark.parametrize(
+    ("epochs", "expected"),
+    [
+        (200, [("warm", 0, 10), ("graph", 10, 60), ("settled", 60, 100), ("impute", 100, 200)]),
+        (4, [("graph", 0, 1), ("settled", 1, 2), ("impute", 2, 4)]),
+        (1, [("graph", 0, 1)]),
+    ],
+)
+def test_phases_by_hand(epochs, expected):
+    phases = Config(epochs=epochs).phases(equations=True)
+    assert [(phase.name, phase.first, phase.end) for phase in phases] == expected
+    assert [phase.stage for phase in phases] == [2 if name == "impute" else 1 for name, _, _ in expected]
+
+
+def test_phases_of_the_paper_are_its_two_stages():
+    phases = Config(epochs=5).phases(equations=False)
+    assert [(phase.name, phase.first, phase.end) for phase in phases] == [("latent", 0, 3), ("impute", 3, 5)]
+
+
+def test_learning_rates_fall_along_half_a_cosine_in_each_stage():
+    share = [Config(epochs=8).learning_rate_share(epoch) for epoch in range(8)]
+    assert share[0] == share[4] == 1.0
+    assert share[2] == share[6] == pytest.approx(0.003 + 0.997 / 2)
+    assert share[3] == share[7] == pytest.approx(0.003 + 0.997 * 0.5 * (1 - 2**-0.5))
+    assert {PRESETS["paper-eedi"].learning_rate_share(epoch) for epoch in (0, 500, 999)} == {1.0}
 
 
 def test_acyclicity_is_not_off_for_the_whole_of_a_short_first_stage():
     # 20 epochs: stage 1 has 10, so the term is off in 1 of them; then 2 epochs of ramp to 5.
     config = Config(epochs=20)
-    assert [config.acyclicity_weight_at(epoch) for epoch in range(4)] == [0.0, 2.5, 5.0, 5.0]
+    assert [config.acyclicity_weight_at(epoch, LATENT_PHASE, 9) for epoch in range(4)] == [0.0, 2.5, 5.0, 5.0]
 
 
 def test_small_tables_have_smaller_batches_unless_the_user_says_so():
@@ -145,7 +185,7 @@ def test_small_tables_have_smaller_batches_unless_the_user_says_so():
 
 def test_acyclicity_weight_without_ramp_or_delay():
     config = Config(epochs=4, acyclicity_start_epoch=0, acyclicity_ramp=0.0, acyclicity_weight=3.0)
-    assert [config.acyclicity_weight_at(epoch) for epoch in range(4)] == [3.0] * 4
+    assert [config.acyclicity_weight_at(epoch, LATENT_PHASE, 9) for epoch in range(4)] == [3.0] * 4
 
 
 @pytest.mark.parametrize(("n_groups", "expected"), [(1, 0.5), (9, 0.5), (36, 0.5), (100, 0.3), (900, 0.1)])

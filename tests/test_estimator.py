@@ -279,10 +279,10 @@ def test_history_holds_every_term_of_both_stages(fitted: VISL) -> None:
     assert list(history["stage"]) == [1, 1, 1, 2, 2, 2]
     assert {"loss", "nll", "kl_latent", "kl_edges", "acyclicity", "acyclicity_weight"} <= set(history)
     assert np.isfinite(history.to_numpy()).all()
-    # loss = nll + 0.001 KL(Z) + (KL(G) + weight R) / N, with N = 120 rows
+    # loss = nll + 1e-5 KL(Z) + (KL(G) + weight R) / N, with N = 120 rows
     expected = (
         history["nll"]
-        + 0.001 * history["kl_latent"]
+        + 1e-5 * history["kl_latent"]
         + (history["kl_edges"] + history["acyclicity_weight"] * history["acyclicity"]) / 120
     )
     np.testing.assert_allclose(history["loss"], expected, rtol=1e-5)
@@ -347,7 +347,7 @@ def test_edges_of_an_ensemble_are_the_members_means_with_their_spread(ensemble: 
     expected = of_members(ensemble)
     assert expected.shape == (3, 4, 4)
     np.testing.assert_allclose(ensemble.edge_probabilities_, expected.mean(0), rtol=1e-5)
-    np.testing.assert_allclose(ensemble.edge_spread_, expected.std(0), rtol=1e-5)
+    np.testing.assert_allclose(ensemble.edge_spread_, expected.std(0), rtol=1e-4, atol=1e-7)
     assert list(ensemble.edge_spread_.index) == list(ensemble.edge_spread_.columns) == ensemble.groups_
     assert (ensemble.edge_spread_.to_numpy()[~np.eye(4, dtype=bool)] > 0).all()
     assert (np.diag(ensemble.edge_spread_) == 0).all()
@@ -362,7 +362,7 @@ def test_the_graph_of_an_ensemble_carries_the_spread(ensemble: VISL) -> None:
     for start, end, attributes in graph.edges(data=True):
         i, j = ensemble.groups_.index(start), ensemble.groups_.index(end)
         assert attributes["probability"] == pytest.approx(members[:, i, j].mean())
-        assert attributes["spread"] == pytest.approx(members[:, i, j].std())
+        assert attributes["spread"] == pytest.approx(members[:, i, j].std(), rel=1e-4)
         assert attributes["adjacency"] == pytest.approx(either[:, i, j].mean(), abs=1e-6)
 
 

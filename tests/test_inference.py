@@ -7,7 +7,7 @@ from scipy.stats import norm
 
 from visl import inference
 from visl.config import Config
-from visl.inference import AskedCells, Imputer, calibrate_noise, mixture_quantile
+from visl.inference import AskedCells, Drawn, Imputer, Mixture, calibrate_noise, mixture_quantile
 from visl.model import VislModel
 from visl.schema import BINARY, CATEGORICAL, CONTINUOUS, ORDINAL, Column, Schema
 from visl.table import Table
@@ -21,11 +21,24 @@ COLUMNS = (
 SCHEMA = Schema(COLUMNS, ("b", "c", "n", "o"), grouped=False)
 
 
+# The paper's form, in which a continuous value has one Gaussian.
+PAPER = {
+    "structure": "latent",
+    "keep_own": False,
+    "group_embeddings": False,
+    "absent_below": 0.0,
+    "mark_observed": False,
+    "n_knots": 0,
+    "mixture_components": 1,
+    "unjoined_weight": 0.0,
+}
+
+
 def build(n_members: int, prior: torch.Tensor | None = None, scale: float = 2.5) -> VislModel:
     """Untrained, with weights large enough that cells matter."""
     built = VislModel(
         SCHEMA,
-        Config(latent_dim=6, keep_own=False, group_embeddings=False, absent_below=0.0),
+        Config(latent_dim=6, **PAPER),
         torch.full((4, 4), 0.3) if prior is None else prior,
         [torch.Generator().manual_seed(1 + k) for k in range(n_members)],
     )
@@ -176,7 +189,7 @@ def test_calibration_matches_the_residuals() -> None:
     columns = (Column("a", CONTINUOUS, "a"), Column("b", CONTINUOUS, "b"))
     model = VislModel(
         Schema(columns, ("a", "b"), False),
-        Config(latent_dim=4, keep_own=False, group_embeddings=False),
+        Config(latent_dim=4, **PAPER),
         torch.zeros(2, 2),
         torch.Generator().manual_seed(0),
     )
@@ -293,3 +306,48 @@ def test_calibration_is_that_of_each_member_alone() -> None:
         torch.testing.assert_close(member.noise_variance[0], variance)
     assert len(together.noise_variance[:, 2].unique()) == 3
     torch.testing.assert_close(together.noise_variance[:, [0, 1, 3]], torch.full((3, 3), 0.02))  # of discrete columns
+
+
+# -- mixtures
+
+
+def two_humps() -> Mixture:
+    """One cell, one draw: a quarter at -1 +- .1, three quarters at 2 +- .2; the noise has a variance of .03."""
+    log_weight = torch.tensor([[[0.25, 0.75]]]).log()
+    return Mixture(log_weight, torch.tensor([[[-1.0, 2.0]]]), torch.tensor([[[0.01, 0.04]]]), torch.tensor([[0.03]]))
+
+
+def test_moments_of_a_mixture_by_hand() -> None:
+    mixture = two_humps()
+    assert mixture.mean_of_draw.item() == pytest.approx(1.25)
+    # Within: .25 * .01 + .75 * .04; between: .25 * 2.25^2 + .75 * .75^2. The noise is not in it.
+    assert mixture.variance_of_draw.item() == pytest.approx(0.0325 + 1.6875)
+    torch.testing.assert_close(mixture.total_variance, torch.tensor([[[0.04, 0.07]]]))
+
+
+def test_quantiles_of_a_mixture_lie_in_both_humps() -> None:
+    mixture = two_humps()
+    assert mixture.quantile(0.125).item() == pytest.approx(-1.0, abs=1e-4)  # the middle of the first hump
+    assert mixture.quantile(0.625).item() == pytest.approx(2.0, abs=1e-4)  # the middle of the second
+
+
+def test_samples_of_a_mixture_draw_both_humps() -> None:
+    n = 20_000
+    one = two_humps()
+    many = Mixture(*(x.expand(n, *x.shape[1:]) for x in (one.log_weight, one.mean, one.variance, one.noise)))
+    uniform = torch.rand(n, 1, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    values = many.sample(uniform)[:, 0]
+    low = values[values < 0.5]
+    assert len(low) / n == pytest.approx(0.25, abs=0.02)
+    assert low.mean().item() == pytest.approx(-1.0, abs=0.02)
+    assert low.std().item() == pytest.approx(0.2, abs=0.01)  # .01 + .03
+    assert values[values > 0.5].std().item() == pytest.approx(0.07**0.5, abs=0.01)
+
+
+def test_log_prob_of_a_mixture_by_hand() -> None:
+    drawn = Drawn(CONTINUOUS, torch.tensor([0]), torch.tensor([0]), None, two_humps())
+    densities = [
+        w * np.exp(-((1.8 - m) ** 2) / (2 * v)) / np.sqrt(2 * np.pi * v)
+        for w, m, v in ((0.25, -1.0, 0.04), (0.75, 2.0, 0.07))
+    ]
+    assert drawn.log_prob(torch.tensor([1.8])).item() == pytest.approx(np.log(sum(densities)), rel=1e-5)

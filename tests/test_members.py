@@ -7,9 +7,10 @@ import torch
 from core_helpers import build_members, build_model, group_wise, random_table, variable_wise
 from test_training import StopAfter, assert_same_tensors, round_trip
 from visl.batches import TrainingData
+from visl.config import IMPUTE, LATENT, Phase
 from visl.inference import AskedCells, Imputer
 from visl.schema import BINARY, CATEGORICAL, CONTINUOUS, ORDINAL
-from visl.steps import stage_optimizer
+from visl.steps import decay_rates, phase_optimizer
 from visl.training import TERMS, Interrupted, train
 
 SCHEMAS = {
@@ -19,6 +20,7 @@ SCHEMAS = {
 SEEDS = [4, 9, 2]
 SETTINGS = {"epochs": 4, "batch_size": 4, "min_batches": 1, "learning_rate": 0.01, "acyclicity_start_epoch": 0}
 DEFAULT_FORM = {"keep_own": True, "group_embeddings": True, "absent_below": 1e-3}
+PHASES = {1: Phase(LATENT, 0, 1), 2: Phase(IMPUTE, 1, 2)}
 
 
 def trained(schema, seeds, data, *, double=True, **settings):
@@ -181,7 +183,10 @@ def test_every_member_needs_a_seed():
 
 
 def sizes_by_rate(optimizer):
-    return {group["lr"]: sum(p.numel() for p in group["params"]) for group in optimizer.param_groups}
+    sizes = {}
+    for group in optimizer.param_groups:
+        sizes[group["lr"]] = sizes.get(group["lr"], 0) + sum(p.numel() for p in group["params"])
+    return sizes
 
 
 def numbers(model):
@@ -193,10 +198,16 @@ def numbers(model):
 def test_parameters_are_grouped_by_learning_rate():
     model = build_model(SCHEMAS["groups"], learning_rate=0.01, edge_learning_rate=0.5)
     edges, others = numbers(model)
-    assert sizes_by_rate(stage_optimizer(model, 1)) == {0.01: others, 0.5: edges}
-    assert sizes_by_rate(stage_optimizer(model, 2)) == {0.01: others}
+    assert sizes_by_rate(phase_optimizer(model, PHASES[1])) == {0.01: others, 0.5: edges}
+    assert sizes_by_rate(phase_optimizer(model, PHASES[2])) == {0.01: others}
     one_rate = build_model(SCHEMAS["groups"], learning_rate=0.01, edge_learning_rate=None)
-    assert sizes_by_rate(stage_optimizer(one_rate, 1)) == {0.01: others + edges}
+    assert sizes_by_rate(phase_optimizer(one_rate, PHASES[1])) == {0.01: others + edges}
+
+
+def test_rates_of_networks_decay_and_those_of_edges_do_not():
+    optimizer = phase_optimizer(build_model(SCHEMAS["groups"], learning_rate=0.01, edge_learning_rate=0.5), PHASES[1])
+    decay_rates(optimizer, 0.25)
+    assert set(sizes_by_rate(optimizer)) == {0.0025, 0.5}
 
 
 def test_members_with_rates_of_their_own_are_in_groups_of_their_own():
@@ -207,8 +218,8 @@ def test_members_with_rates_of_their_own_are_in_groups_of_their_own():
     ]
     model = build_members(SCHEMAS["groups"], SEEDS, changes=changes)
     edges, others = (n // 3 for n in numbers(model))
-    assert sizes_by_rate(stage_optimizer(model, 1)) == {0.01: 2 * others, 0.5: edges, 0.02: others + 2 * edges}
-    assert sizes_by_rate(stage_optimizer(model, 2)) == {0.01: 2 * others, 0.02: others}
+    assert sizes_by_rate(phase_optimizer(model, PHASES[1])) == {0.01: 2 * others, 0.5: edges, 0.02: others + 2 * edges}
+    assert sizes_by_rate(phase_optimizer(model, PHASES[2])) == {0.01: 2 * others, 0.02: others}
 
 
 @pytest.mark.parametrize("stage", [1, 2])
@@ -217,7 +228,7 @@ def test_the_first_step_moves_each_member_by_its_own_rate(stage):
     rates, edge_rates = (0.01, 0.04, 0.002), (0.5, 0.07, 0.3)
     changes = [{"learning_rate": a, "edge_learning_rate": b} for a, b in zip(rates, edge_rates, strict=True)]
     model = build_members(SCHEMAS["groups"], SEEDS, changes=changes)
-    optimizer = stage_optimizer(model, stage)
+    optimizer = phase_optimizer(model, PHASES[stage])
     before = {name: parameter.detach().clone() for name, parameter in model.named_parameters()}
     weights = torch.tensor([1.0, -3.0, 0.5])
     learned = [p for p in model.parameters() if p.requires_grad]

@@ -57,12 +57,12 @@ def test_gaussian_kl_equals_torch_distributions():
 
 
 def test_loss_by_hand():
-    members = [[100.0, 7.0], [2000.0, 1000.0], [30.0, 0.0], [0.4, 2.0]]
-    nll, kl_latent, kl_edges, acyclicity = map(torch.tensor, members)
-    terms = ElboTerms(nll, kl_latent, GraphTerms(kl_edges, acyclicity), n_rows=10)
-    weights = LossWeights(*map(torch.tensor, ([0.001, 0.01], [10.0, 3.0], [20.0, 5.0])))
-    # 100 + .001 * 2000 + 10/40 (10 * 30 + 20 * .4), and 7 + .01 * 1000 + 10/40 (3 * 0 + 5 * 2)
-    assert terms.loss(weights, n_rows_total=40).tolist() == pytest.approx([102 + 0.25 * 308, 17 + 0.25 * 10])
+    members = [[100.0, 7.0], [2000.0, 1000.0], [30.0, 0.0], [5.0, 1.0], [0.4, 2.0]]
+    nll, kl_latent, kl_edges, edges, acyclicity = map(torch.tensor, members)
+    terms = ElboTerms(nll, kl_latent, GraphTerms(kl_edges, edges, acyclicity), n_rows=10)
+    weights = LossWeights(*map(torch.tensor, ([0.001, 0.01], [10.0, 3.0], [4.0, 0.0], [20.0, 5.0])))
+    # 100 + .001 * 2000 + 10/40 (10 * 30 + 4 * 5 + 20 * .4), and 7 + .01 * 1000 + 10/40 (3 * 0 + 0 * 1 + 5 * 2)
+    assert terms.loss(weights, n_rows_total=40).tolist() == pytest.approx([102 + 0.25 * 328, 17 + 0.25 * 10])
 
 
 def test_nll_by_hand():
@@ -380,3 +380,16 @@ def test_columns_share_networks_or_have_their_own():
     changed = own.encoder(dense_cells(same))[0][0, 0]
     assert not torch.allclose(changed[0], of_own[0])
     torch.testing.assert_close(changed[1:], of_own[1:])
+
+
+def test_unjoined_pairs_have_weak_messages_in_stage_2_alone():
+    model = build_model(variable_wise(BINARY, BINARY, BINARY), unjoined_weight=0.3)
+    edges = torch.tensor([[[0.0, 0, 0], [1, 0, 0], [0, 0, 0]]])
+    # 1 -> 0 as it is; 0, 2 and 1, 2 are not joined, and their messages run both ways anyway.
+    expected = torch.tensor([[[0.0, 0, 0.3], [1, 0, 0.3], [0, 0, 0]]])
+    torch.testing.assert_close(model._message_weights(edges), expected)
+    half = torch.tensor([[[0.0, 0.5], [0.5, 0.0]]])
+    torch.testing.assert_close(model._message_weights(half), half + torch.tensor([[0.0, 0.3 * 0.25], [0.0, 0.0]]))
+    assert model.config.unjoined_weight > 0
+    paper = build_model(variable_wise(BINARY, BINARY), unjoined_weight=0.0)
+    assert paper._message_weights(half) is half

@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 import torch
 
-from core_helpers import all_parameters, build_members, build_model, group_wise, random_table, variable_wise
+from core_helpers import all_parameters, build_model, generators, group_wise, random_table, variable_wise
 from visl.batches import CellStore
 from visl.errors import InputError
+from visl.model import VislModel
 from visl.schema import BINARY, CATEGORICAL, CONTINUOUS, ORDINAL
 from visl.table import Table
 from visl.training import TERMS, Interrupted, TrainingState, train
@@ -173,8 +174,8 @@ def round_trip(state, model):
     torch.save({"state": dataclasses.asdict(state), "model": model.state_dict()}, file)
     file.seek(0)
     loaded = torch.load(file, weights_only=True)
-    changes = [{"learning_rate": config.learning_rate} for config in model.configs]
-    fresh = build_members(model.schema, [99] * model.n_members, changes=changes, **SETTINGS)
+    M = model.n_groups
+    fresh = VislModel(model.schema, model.configs, torch.zeros(M, M), generators(*[99] * model.n_members))
     fresh.load_state_dict(loaded["model"])
     return TrainingState(**loaded["state"]), fresh
 

@@ -33,6 +33,7 @@ class TrainingData:
     parts: Sequence[int] = (0,)  # which parts of the data set the tables are
     part_sizes: Sequence[int] | None = None  # rows of every part, wherever it is; None: all parts are here
     share: tuple[int, int] = (0, 1)  # (process, processes) that all have these tables: each takes its share of a batch
+    held_out: float = 0.0  # share of the rows of each part, chosen for each member by its seed, that are left out
 
     def __post_init__(self) -> None:
         if self.of_members and len({table.n_rows for table in self.tables}) > 1:
@@ -43,13 +44,31 @@ class TrainingData:
     @property
     def n_rows(self) -> int:
         """Of the data set of a member, in all processes."""
-        return self.tables[0].n_rows if self.of_members else sum(self.sizes)
+        return sum(self.sizes)
 
     @property
     def sizes(self) -> Sequence[int]:
+        """Rows of every part, without those held out."""
+        return [size - self._n_held_out(size) for size in self._whole_sizes]
+
+    @property
+    def _whole_sizes(self) -> Sequence[int]:
         if self.part_sizes is not None:
             return self.part_sizes
         return [self.tables[0].n_rows] if self.of_members else [table.n_rows for table in self.tables]
+
+    def _n_held_out(self, size: int) -> int:
+        return min(size - 1, round(self.held_out * size))
+
+    def held_out_rows(self, k: int, seed: int, part: int) -> Tensor:
+        """Of member k, as positions in the table of this part, or in the member's own."""
+        size = self._whole_sizes[part]
+        return self._shuffled(size, seed, part)[size - self._n_held_out(size) :].sort().values
+
+    @staticmethod
+    def _shuffled(size: int, seed: int, part: int) -> Tensor:
+        """The rows that are held out come last."""
+        return torch.randperm(size, generator=torch.Generator().manual_seed(stream_seed(seed, -3, part)))
 
     def share_of_batch(self, n_rows: int) -> slice:
         """Which of a batch's rows are this process's."""
@@ -79,7 +98,10 @@ class TrainingData:
         for i, part in enumerate(self.parts):
             size = self.sizes[part]
             rng = torch.Generator().manual_seed(stream_seed(seed, epoch, part))
-            order = torch.randperm(size, generator=rng) + first_rows[k if self.of_members else i]
+            order = torch.randperm(size, generator=rng)
+            if self.held_out:
+                order = self._shuffled(self._whole_sizes[part], seed, part)[order]
+            order = order + first_rows[k if self.of_members else i]
             pieces.append([order[size * t // n_steps : size * (t + 1) // n_steps] for t in range(n_steps)])
         return [torch.cat(parts) if len(parts) > 1 else parts[0] for parts in zip(*pieces, strict=True)]
 
@@ -176,18 +198,20 @@ class StepInputs:
     rate: Tensor  # (K, B) uniform: the share of a row's cells that is hidden, before its maximum
     key: Tensor  # (K, B) int64: which cells are hidden
     latent: Tensor  # (K, B, M, d) standard normal
-    edges: Tensor  # (K, M, M) uniform
+    edges: Tensor  # (K, S, M, M) uniform, of S graphs
     seeds: Tensor  # (NOISES, K) int64, where noise is made on a GPU
 
     @classmethod
-    def empty(cls, n_members: int, n_rows: int, n_groups: int, dim: int, device: torch.device) -> StepInputs:
+    def empty(
+        cls, n_members: int, n_rows: int, n_groups: int, dim: int, device: torch.device, n_graphs: int = 1
+    ) -> StepInputs:
         of_rows = (n_members, n_rows)
         return cls(
             rows=torch.empty(of_rows, dtype=torch.long, device=device),
             rate=torch.empty(of_rows, device=device),
             key=torch.empty(of_rows, dtype=torch.long, device=device),
             latent=torch.empty((*of_rows, n_groups, dim), device=device),
-            edges=torch.empty((n_members, n_groups, n_groups), device=device),
+            edges=torch.empty((n_members, n_graphs, n_groups, n_groups), device=device),
             seeds=torch.empty((NOISES, n_members), dtype=torch.long, device=device),
         )
 
@@ -238,7 +262,8 @@ class Noise:
         if self.on_device:
             from visl.nets.kernels import noise
 
-            noise.fill_normal(inputs.seeds[0], inputs.latent)
+            if inputs.latent.numel():
+                noise.fill_normal(inputs.seeds[0], inputs.latent)
             noise.fill_uniform(inputs.seeds[1], inputs.edges)
             noise.fill_uniform(inputs.seeds[2], inputs.rate)
             noise.fill_bits(inputs.seeds[3], inputs.key)

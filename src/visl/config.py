@@ -45,25 +45,74 @@ def _check_number(
         raise InputError(f"{name} is {value!r}: it must be {' and '.join(broken)}")
 
 
+STRUCTURES = ("auto", "latent", "equations")
+# Shares of stage 1 in which equations are learned: the networks first, on graphs at random; then the graph too.
+# In the rest the graph is settled, and the networks learn what each of its edges is worth.
+WARM_UP, LEARN_GRAPH = 0.1, 0.5
+SLOWEST = 0.003  # a learning rate that has decayed ends at this share of its start
+# Weight of the acyclicity term for equations, in nats a row: as the graph begins to be learned, and as it is settled.
+ACYCLICITY_OF_EQUATIONS = (1e-2, 1e2)
+
+
+@dataclass(frozen=True)
+class Phase:
+    """Epochs in which the same things are learned, in the same way."""
+
+    name: str  # see `Config.phases`
+    first: int  # epoch of the whole run
+    end: int  # the epoch after its last
+
+    @property
+    def stage(self) -> int:
+        """1: the graph is learned; 2: it is used to fill gaps."""
+        return 2 if self.name == IMPUTE else 1
+
+    @property
+    def of_equations(self) -> bool:
+        return self.name in (WARM, GRAPH, SETTLED)
+
+
+WARM, GRAPH, SETTLED, LATENT, IMPUTE = "warm", "graph", "settled", "latent", "impute"
+
+
 @dataclass(frozen=True)
 class Config:
     # -- size of the model
     latent_dim: int = 32  # d of every z_m, and the width of every hidden layer (paper: 256 to 15; ours: a laptop's)
     message_steps: int = 3  # T, rounds of message passing (paper)
+    unjoined_weight: float = 0.3  # in stage 2, of messages between groups that no edge joins (ours); 0: none (paper)
     keep_own: bool = True  # messages are added to a group's own vector (ours), else they replace it (paper)
     group_embeddings: bool = True  # each group adds a vector of its own to z (ours); the paper has none
     relu_messages: bool = False  # a ReLU after the last layer of messages and updates too (authors): far slower
+    mark_observed: bool = True  # the encoder is told which cells are gaps (ours), else only what enters for them
+    n_knots: int = 24  # places where the curve of a continuous value may bend at once (ours); 0: none (paper)
     shared_networks: bool = True  # without groups one encoder and one read-out serve all columns (paper's simpler form)
+
+    # -- how stage 1 learns the graph
+    # "latent": from the paper's latent vectors; "equations": each group predicted from the values of its parents alone
+    # (ours); "auto": equations where every group is a single column, else latent.
+    structure: str = "auto"
+    equation_dim: int = 64  # width of the equations' networks (ours)
+    equation_learning_rate: float = 8e-3  # Adam, of the equations' networks (ours)
+    equation_edge_learning_rate: float = 0.01  # Adam, of the edge posterior that is learned with them (ours)
+    graphs_per_step: int = 2  # sampled graphs, each for its share of a batch's rows (ours)
+    edge_cost: float = 0.005  # nats that an edge must be worth in every row (ours)
+    edge_dropout: float = 0.1  # share of a sampled graph's edges left out, so that networks know smaller graphs (ours)
+    settled_dropout: float = 0.25  # the same once the graph is settled: a pruned edge must be missed honestly (ours)
+    held_out_rows: float = 0.1  # share of the rows on which settled edges must prove their worth (ours)
 
     # -- prior and posterior
     edge_prior: float = 0.05  # prior probability of each edge (paper)
     initial_edge_probability: float | None = None  # None: `default_edge_probability`, falls with the number of groups
     edge_temperature: float = 0.5  # of the Gumbel-softmax samples of the graph (paper)
     absent_below: float = 1e-4  # a sampled edge below this is absent, and costs no work (ours); 0: none is (paper)
-    continuous_variance: float = 0.02  # Gaussian likelihood, on values scaled to [0, 1] (paper)
+    mixture_components: int = (
+        5  # a continuous value is a mixture of so many Gaussians (ours); 1: a single one, with ...
+    )
+    continuous_variance: float = 0.02  # ... this variance, on values scaled to [0, 1] (paper)
 
     # -- weights of the loss, relative to the likelihood summed over rows and columns
-    kl_latent_weight: float = 0.001  # (authors)
+    kl_latent_weight: float = 1e-5  # (ours; authors: 0.001)
     kl_edges_weight: float = 1.0  # of KL(G), once for the whole table (the ELBO's own)
     kl_edges_over_groups: bool = False  # divide that weight by the number of groups (authors, with weight 50)
     acyclicity_weight: float = 5.0  # once for the whole table (ours; authors: 50)
@@ -77,6 +126,7 @@ class Config:
     min_batches: int = 10  # ... but fewer in a small table, so that an epoch has this many steps (ours)
     learning_rate: float = 3e-3  # Adam (ours; paper: 1e-3)
     edge_learning_rate: float | None = 0.03  # of the edge posterior (ours); None: learning_rate (paper)
+    decay_learning_rates: bool = True  # of networks, along half a cosine in each stage (ours); constant (paper)
     max_drop_rate: float = 0.99  # each row hides a share U(0, this) of its observed cells from the encoder (authors)
 
     # -- inference
@@ -84,14 +134,29 @@ class Config:
     calibrate_noise: bool = True  # spread of continuous draws from held-out residuals, else continuous_variance (ours)
 
     def __post_init__(self) -> None:
-        for name in ("latent_dim", "message_steps", "epochs", "batch_size", "min_batches", "n_draws"):
+        for name in (
+            "latent_dim", "message_steps", "equation_dim", "graphs_per_step", "mixture_components", "epochs",
+            "batch_size", "min_batches", "n_draws",
+        ):  # fmt: skip
             check_whole_number(name, getattr(self, name))
-        for name in ("edge_temperature", "continuous_variance", "learning_rate"):
+        for name in (
+            "edge_temperature", "continuous_variance", "learning_rate", "equation_learning_rate",
+            "equation_edge_learning_rate",
+        ):  # fmt: skip
             _check_number(name, getattr(self, name), above=0.0)
-        for name in ("kl_latent_weight", "kl_edges_weight", "acyclicity_weight", "acyclicity_start_epoch"):
+        for name in (
+            "kl_latent_weight", "kl_edges_weight", "acyclicity_weight", "acyclicity_start_epoch", "edge_cost",
+        ):  # fmt: skip
             _check_number(name, getattr(self, name), least=0.0)
-        for name in ("acyclicity_ramp", "max_drop_rate", "edge_prior", "absent_below"):
+        for name in ("acyclicity_ramp", "max_drop_rate", "edge_prior", "absent_below", "unjoined_weight"):
             _check_number(name, getattr(self, name), least=0.0, most=1.0)
+        if self.n_knots:
+            check_whole_number("n_knots", self.n_knots)
+        for name in ("edge_dropout", "settled_dropout"):
+            _check_number(name, getattr(self, name), least=0.0, below=1.0)
+        _check_number("held_out_rows", self.held_out_rows, above=0.0, most=0.5)
+        if self.structure not in STRUCTURES:
+            raise InputError(f"structure is {self.structure!r}: use one of {', '.join(map(repr, STRUCTURES))}")
         if self.edge_learning_rate is not None:
             _check_number("edge_learning_rate", self.edge_learning_rate, above=0.0)
         if self.initial_edge_probability is not None:
@@ -105,12 +170,42 @@ class Config:
         second = self.epochs // 2
         return self.epochs - second, second
 
+    def phases(self, *, equations: bool) -> tuple[Phase, ...]:
+        """Stage 1 is one phase in the paper's form, and three for equations; a phase without an epoch is left out."""
+        first, _ = self.stage_epochs
+        ends = {LATENT: first, IMPUTE: self.epochs}
+        if equations:
+            warm = round(WARM_UP * first)
+            learned = max(warm + 1, round((WARM_UP + LEARN_GRAPH) * first))
+            ends = {WARM: warm, GRAPH: learned, SETTLED: first, IMPUTE: self.epochs}
+        starts = (0, *ends.values())
+        phases = (Phase(name, start, end) for (name, end), start in zip(ends.items(), starts, strict=False))
+        return tuple(phase for phase in phases if phase.first < phase.end)
+
+    def learning_rates(self, phase: Phase) -> tuple[float, float]:
+        """Of the networks, and of the edge posterior."""
+        if phase.of_equations:
+            return self.equation_learning_rate, self.equation_edge_learning_rate
+        return self.learning_rate, self.edge_learning_rate or self.learning_rate
+
+    def learning_rate_share(self, epoch: int) -> float:
+        """What is left of the learning rates in this epoch of the whole run."""
+        if not self.decay_learning_rates:
+            return 1.0
+        first, second = self.stage_epochs
+        done = epoch / first if epoch < first else (epoch - first) / second
+        return SLOWEST + (1 - SLOWEST) * 0.5 * (1 + math.cos(math.pi * done))
+
     def batch_rows(self, n_rows: int) -> int:
         """Rows of a batch in a table of this many."""
         return min(self.batch_size, math.ceil(n_rows / self.min_batches))
 
-    def acyclicity_weight_at(self, epoch: int) -> float:
-        """Weight in this epoch of the whole run, counted from 0."""
+    def acyclicity_weight_at(self, epoch: int, phase: Phase, n_rows: int) -> float:
+        """Weight in this epoch of the whole run, counted from 0, for the whole table."""
+        if phase.of_equations:
+            low, high = ACYCLICITY_OF_EQUATIONS
+            done = (epoch - phase.first) / (phase.end - phase.first)
+            return n_rows * low * (high / low) ** done if phase.name == GRAPH else 0.0
         start = min(self.acyclicity_start_epoch, self.stage_epochs[0] // 10)  # a short run must not miss it
         ramp_epochs = max(1.0, self.acyclicity_ramp * self.epochs)
         grown = (epoch - start + 1) / ramp_epochs
@@ -134,6 +229,8 @@ OF_A_MEMBER = (
     "acyclicity_weight",
     "learning_rate",
     "edge_learning_rate",
+    "equation_learning_rate",
+    "equation_edge_learning_rate",
     "max_drop_rate",
 )
 
@@ -160,6 +257,13 @@ def default_edge_probability(n_groups: int) -> float:
 
 # What the three experiments of the paper share: the authors' weights, and the paper's variance as the spread of draws.
 _PAPER = Config(
+    structure="latent",
+    unjoined_weight=0.0,
+    mark_observed=False,
+    kl_latent_weight=0.001,
+    n_knots=0,
+    mixture_components=1,
+    decay_learning_rates=False,
     keep_own=False,
     group_embeddings=False,
     absent_below=0.0,

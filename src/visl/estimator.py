@@ -29,7 +29,6 @@ from visl.data.long import LongLog
 from visl.data.masks import hide as hide_cells
 from visl.data.source import Name
 from visl.errors import InputError, warn_user
-from visl.graph.acyclicity import project_to_dag
 from visl.inference import AskedCells, Imputer, calibrate_noise
 from visl.log_cells import check_asked, predict_log_cells
 from visl.model import VislModel
@@ -232,7 +231,7 @@ class VISL(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
             of_members = self.model_.edges.probabilities().cpu().double().numpy()  # (K, M, M)
             adjacency = self.model_.edges.adjacency().cpu().double().numpy().mean(0)
         probabilities, spread = of_members.mean(0), of_members.std(0)
-        chosen = project_to_dag(probabilities, self.edge_threshold)
+        chosen = self.model_.edges.choose_graph(probabilities, self.edge_threshold)
         index, columns_ = (pd.Index(self.groups_, name=name) for name in ("from", "to"))
         self.edge_probabilities_, self.edge_spread_ = (
             pd.DataFrame(matrix[np.ix_(order, order)], index=index, columns=columns_)

@@ -44,18 +44,62 @@ class AskedCells:
 
 
 @dataclass(frozen=True)
+class Mixture:
+    """Of C Gaussians in every draw."""
+
+    log_weight: Tensor  # (S, c, C), of each draw they add up to 1
+    mean: Tensor  # (S, c, C)
+    variance: Tensor  # (S, c, C)
+    noise: Tensor  # (S, c), variance that was found to be lacking
+
+    @property
+    def total_variance(self) -> Tensor:
+        """(S, c, C)"""
+        return self.variance + self.noise[..., None]
+
+    @property
+    def mean_of_draw(self) -> Tensor:
+        """(S, c)"""
+        return (self.log_weight.exp() * self.mean).sum(-1)
+
+    @property
+    def variance_of_draw(self) -> Tensor:
+        """(S, c), without the noise"""
+        away = (self.mean - self.mean_of_draw[..., None]).square()
+        return (self.log_weight.exp() * (self.variance + away)).sum(-1)
+
+    def quantile(self, share: float) -> Tensor:
+        """(c,) of all draws together"""
+        n_draws = len(self.mean)
+        mean, variance, weight = (
+            x.movedim(-1, 1).flatten(0, 1) for x in (self.mean, self.total_variance, self.log_weight.exp() / n_draws)
+        )
+        return mixture_quantile(mean, variance.sqrt(), share, weight)
+
+    def sample(self, uniform: Tensor) -> Tensor:
+        """(S, c) from as many numbers on (0, 1): each chooses the component, and what is left of it the value there."""
+        weight = self.log_weight.exp().to(uniform.dtype)
+        below = weight.cumsum(-1)
+        chosen = (below[..., :-1] < uniform[..., None]).sum(-1, keepdim=True)
+        start, width, mean, variance = (
+            x.gather(-1, chosen).squeeze(-1) for x in (below - weight, weight, self.mean, self.total_variance)
+        )
+        inside = ((uniform - start) / width).clamp(1e-9, 1 - 1e-9)
+        return mean + variance.sqrt() * torch.special.ndtri(inside).to(mean.dtype)
+
+
+@dataclass(frozen=True)
 class Drawn:
     """Predictive distributions of those of the asked cells that are of one kind, one for each draw.
 
-    Levels of a discrete cell, or the mean and variance of a Gaussian on the scaled values.
+    Levels of a discrete cell, or a mixture of C Gaussians on the scaled values, with noise beyond their own variance.
     """
 
     kind: str
     cells: Tensor  # (c,) positions among the asked cells
     column: Tensor  # (c,)
     log_levels: Tensor | None  # (S, c, levels), -inf beyond a column's own
-    mean: Tensor | None  # (S, c)
-    variance: Tensor | None  # (S, c)
+    mixture: Mixture | None
 
     @property
     def shares(self) -> Tensor:
@@ -67,9 +111,10 @@ class Drawn:
         if self.log_levels is not None:
             index = value.long().expand(self.log_levels.shape[:-1])
             return self.log_levels.gather(-1, index[..., None]).squeeze(-1)
-        assert self.mean is not None
-        assert self.variance is not None
-        return gaussian_log_density(value, self.mean, self.variance)
+        assert self.mixture is not None
+        mixture = self.mixture
+        density = gaussian_log_density(value[:, None], mixture.mean, mixture.total_variance)
+        return (mixture.log_weight + density).logsumexp(-1)
 
 
 def _pooled(outputs: Sequence[KindOutput], members: Sequence[VislModel], order: Tensor) -> Drawn:
@@ -77,11 +122,13 @@ def _pooled(outputs: Sequence[KindOutput], members: Sequence[VislModel], order: 
     first = outputs[0]
     if first.likelihood.discrete:
         logs = torch.cat([output.likelihood.log_probabilities(output.units, output.column) for output in outputs])
-        return Drawn(first.kind, first.cells, first.column, logs[order], None, None)
-    means = [output.units[..., 0] for output in outputs]
-    variances = [m.noise_variance[0, first.column].expand(x.shape) for m, x in zip(members, means, strict=True)]
-    mean, variance = torch.cat(means)[order], torch.cat(variances)[order]
-    return Drawn(first.kind, first.cells, first.column, None, mean, variance)
+        return Drawn(first.kind, first.cells, first.column, logs[order], None)
+    of_members = [
+        (*o.likelihood.components(o.units), m.noise_variance[0, first.column].expand(o.units.shape[:2]))
+        for o, m in zip(outputs, members, strict=True)
+    ]
+    parts = [torch.cat(part)[order] for part in zip(*of_members, strict=True)]
+    return Drawn(first.kind, first.cells, first.column, None, Mixture(*parts))
 
 
 class Imputer:
@@ -113,7 +160,9 @@ class Imputer:
         """(cells,) mean of a continuous cell, most probable level of a discrete one."""
 
         def best(output: Drawn, chunk: slice) -> Tensor:
-            return output.shares.argmax(-1).float() if output.mean is None else output.mean.mean(0)
+            if output.mixture is None:
+                return output.shares.argmax(-1).float()
+            return output.mixture.mean_of_draw.mean(0)
 
         return self._with_constants(asked, self._collect(table, asked, best))
 
@@ -147,10 +196,10 @@ class Imputer:
         def at_share(output: Drawn, chunk: slice) -> Tensor:
             if output.kind == CATEGORICAL:
                 return torch.full_like(output.shares[:, 0], torch.nan)
-            if output.mean is None or output.variance is None:
+            if output.mixture is None:
                 below = output.shares.cumsum(-1)
                 return (below < share - 1e-6).sum(-1).clamp(max=below.shape[-1] - 1).float()
-            return mixture_quantile(output.mean, output.variance.sqrt(), share)
+            return output.mixture.quantile(share)
 
         return self._with_constants(asked, self._collect(table, asked, at_share))
 
@@ -171,9 +220,8 @@ class Imputer:
             if output.log_levels is not None:
                 below = output.log_levels.exp().double().cumsum(-1)
                 return (below[..., :-1] < u[..., None]).sum(-1).float().T
-            assert output.mean is not None
-            assert output.variance is not None
-            return (output.mean + output.variance.sqrt() * torch.special.ndtri(u).to(self.dtype)).T
+            assert output.mixture is not None
+            return output.mixture.sample(u).T
 
         draws = self._collect(table, asked, drawn, width=(self.n_draws,), draw_order=torch.from_numpy(order))
         return self._with_constants(asked, draws).T
@@ -185,12 +233,14 @@ class Imputer:
         return codes
 
     def moments(self, table: Table, asked: AskedCells) -> NDArray[np.float32]:
-        """(cells, 2): mean and variance, over the draws, of a continuous cell's mean; 0 for discrete cells."""
+        """(cells, 2): mean and variance of a continuous cell, without its noise; 0 for discrete cells."""
 
         def both(output: Drawn, chunk: slice) -> Tensor:
-            if output.mean is None:
+            mixture = output.mixture
+            if mixture is None:
                 return torch.zeros(len(output.cells), 2)
-            return torch.stack([output.mean.mean(0), output.mean.var(0, correction=0)], -1)
+            variance = mixture.mean_of_draw.var(0, correction=0) + mixture.variance_of_draw.mean(0)
+            return torch.stack([mixture.mean_of_draw.mean(0), variance], -1)
 
         return self._collect(table, asked, both, width=(2,))
 
@@ -240,10 +290,10 @@ class Imputer:
 
 
 def calibrate_noise(model: VislModel, table: Table, *, seed: int) -> None:
-    """Set the spread of continuous draws so that, with the draws' own spread, it matches the residuals of hidden cells.
+    """Add noise to continuous draws so that, with the draws' own spread, it matches the residuals of hidden cells.
 
     Some observed cells of (at most) CALIBRATION_ROWS rows are hidden and predicted; for each member and column
-    noise variance = mean squared residual - mean variance of the draws' means.
+    noise variance = mean squared residual - mean variance of the draws.
     """
     rng = np.random.default_rng(seed)
     rows = np.sort(rng.permutation(table.n_rows)[:CALIBRATION_ROWS])
@@ -267,16 +317,20 @@ def _noise_variance(
     counts = np.bincount(asked.column, minlength=sample.n_columns)
     means = np.bincount(asked.column, excess, minlength=sample.n_columns) / np.maximum(counts, 1)
     variance = np.where(counts >= MIN_CALIBRATION_CELLS, means, overall)
-    return np.where(continuous, np.maximum(variance, MIN_NOISE_VARIANCE), member.config.continuous_variance)
+    return np.where(continuous, np.maximum(variance, MIN_NOISE_VARIANCE), member.noise_variance[0].cpu().numpy())
 
 
-def mixture_quantile(means: Tensor, deviation: Tensor, share: float) -> Tensor:
-    """Quantile of an equal mixture of Gaussians, by bisection.  means: (S, c), deviation: (S, c) or (c,) -> (c,)"""
+def mixture_quantile(means: Tensor, deviation: Tensor, share: float, weight: Tensor | None = None) -> Tensor:
+    """Quantile of a mixture of Gaussians, by bisection.  means: (P, c), deviation: (P, c) or (c,) -> (c,)
+
+    weight: (P, c), adding up to 1; None: all alike
+    """
+    weight = torch.full_like(means, 1 / len(means)) if weight is None else weight
     low, high = (means - 8 * deviation).amin(0), (means + 8 * deviation).amax(0)
     for _ in range(40):
         middle = (low + high) / 2
         # Between distant components the share is the same over a stretch: take its left end, whatever the rounding.
-        below = torch.special.ndtr((middle - means) / deviation).mean(0) < share - 1e-9
+        below = (weight * torch.special.ndtr((middle - means) / deviation)).sum(0) < share - 1e-9
         low, high = torch.where(below, middle, low), torch.where(below, high, middle)
     return (low + high) / 2
 

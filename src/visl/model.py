@@ -8,10 +8,11 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor, nn
 
-from visl.config import Config, check_together, default_edge_probability
+from visl.config import IMPUTE, Config, Phase, check_together, default_edge_probability
 from visl.graph.acyclicity import dag_penalty
-from visl.graph.posterior import EdgePosterior
+from visl.graph.posterior import DirectedPosterior, EdgePosterior
 from visl.nets.encoder import Encoder
+from visl.nets.equations import StructuralEquations
 from visl.nets.layers import Generators, uniform_parameter
 from visl.nets.layout import Cells
 from visl.nets.messages import MessagePassing
@@ -25,6 +26,7 @@ class LossWeights:
 
     kl_latent: Tensor
     kl_edges: Tensor  # of KL(G), once for the whole table
+    edges: Tensor  # of every edge, once for the whole table
     acyclicity: Tensor  # once for the whole table
 
 
@@ -33,6 +35,7 @@ class GraphTerms:
     """The terms that count once for the whole data set; each (K,)."""
 
     kl_edges: Tensor
+    edges: Tensor  # expected number of edges
     acyclicity: Tensor
 
 
@@ -48,7 +51,11 @@ class ElboTerms:
     def loss(self, weights: LossWeights, n_rows_total: int) -> Tensor:
         """Summed over the batch's rows, so that the gradients of batches add up to that of the whole table.  (K,)"""
         rows = self.nll + weights.kl_latent * self.kl_latent
-        graph = weights.kl_edges * self.graph.kl_edges + weights.acyclicity * self.graph.acyclicity
+        graph = (
+            weights.kl_edges * self.graph.kl_edges
+            + weights.edges * self.graph.edges
+            + weights.acyclicity * self.graph.acyclicity
+        )
         return rows + self.n_rows / n_rows_total * graph
 
 
@@ -59,7 +66,7 @@ class VislModel(nn.Module):
     has the members first.
     """
 
-    noise_variance: Tensor  # (K, D) spread of continuous draws about their mean, scaled values
+    noise_variance: Tensor  # (K, D) of continuous draws, scaled values, beyond that of their components
 
     def __init__(
         self, schema: Schema, configs: Config | Sequence[Config], prior: Tensor, rngs: torch.Generator | Generators
@@ -72,26 +79,35 @@ class VislModel(nn.Module):
         K, M, config = len(rngs), len(schema.groups), configs[0]
         d = config.latent_dim
         self.schema, self.configs, self.config, self.n_groups = schema, tuple(configs), config, M
-        self.edges = EdgePosterior(
-            prior.expand(K, M, M).clone(),
-            torch.tensor([c.initial_edge_probability or default_edge_probability(M) for c in configs]),
-            torch.tensor([c.edge_temperature for c in configs]),
-            absent_below=config.absent_below,
-        )
+        prior = prior.expand(K, M, M).clone()
+        at_first = torch.tensor([c.initial_edge_probability or default_edge_probability(M) for c in configs])
+        self.equations: StructuralEquations | None = None
+        self.edges: EdgePosterior | DirectedPosterior
+        if learns_equations(schema, config):
+            self.edges = DirectedPosterior(prior, at_first, dropout=config.edge_dropout)
+            self.equations = StructuralEquations(schema, config.equation_dim, rngs, n_knots=config.n_knots)
+        else:
+            temperature = torch.tensor([c.edge_temperature for c in configs])
+            self.edges = EdgePosterior(prior, at_first, temperature, absent_below=config.absent_below)
         # As if every column were a group of several: then it has networks of its own.
         form = schema if config.shared_networks else replace(schema, grouped=True)
-        self.encoder = Encoder(form, d, rngs)
+        self.encoder = Encoder(form, d, rngs, mark_observed=config.mark_observed, n_knots=config.n_knots)
         self.messages = MessagePassing(
             d, config.message_steps, rngs, keep_own=config.keep_own, relu_output=config.relu_messages
         )
         # What tells the groups apart where networks are shared: without it only the graph does.  (K, M, d)
         self.group_embedding = uniform_parameter((M, d), d, rngs) if config.group_embeddings else None
-        self.readout = ReadOut(form, d, config.continuous_variance, rngs)
-        self.register_buffer("noise_variance", torch.full((K, len(schema.columns)), config.continuous_variance))
+        self.readout = ReadOut(form, d, config.continuous_variance, rngs, n_components=config.mixture_components)
+        noise = config.continuous_variance if config.mixture_components == 1 else 0.0
+        self.register_buffer("noise_variance", torch.full((K, len(schema.columns)), noise))
 
     @property
     def n_members(self) -> int:
         return len(self.configs)
+
+    @property
+    def phases(self) -> tuple[Phase, ...]:
+        return self.config.phases(equations=self.equations is not None)
 
     def members(self) -> list[VislModel]:
         """Each member as a model of its own, with copies of its tensors; a single one is this model itself."""
@@ -112,48 +128,48 @@ class VislModel(nn.Module):
         noise: Tensor,
         uniform: Tensor,
         *,
-        backward: bool,
+        phase: Phase,
         graph: GraphTerms | None = None,
     ) -> ElboTerms:
-        """The terms of a batch's ELBO.
+        """The terms of a batch's objective: that of the equations, or the ELBO.
 
         shown: (cells,) 1 where the encoder may look; every cell is scored, the hidden ones too.
-        noise: (K, B, M, d) standard normal, of the latent vectors; uniform: (K, M, M) on [0, 1], of the edges.
+        noise: (K, B, M, d) standard normal, of the latent vectors; uniform: (K, S, M, M) on [0, 1], of the edges.
         graph: the graph's terms, if they are known already.
         """
+        if phase.of_equations:
+            return self._equation_terms(cells, uniform, graph)
         mean, log_variance = self.encoder(cells, shown)
-        edges = self.edges.soften(uniform)
+        edges = self.edges.soften(uniform[:, 0])
         z = self._latent(mean, log_variance, noise)
+        backward = phase.name == IMPUTE
+        along = self._message_weights(edges) if backward else edges
+        z = self.messages(z[:, None], along[:, None], backward=backward)
         return ElboTerms(
-            nll=self._negative_log_likelihood(self.messages(z[:, None], edges[:, None], backward=backward), cells),
+            nll=-self.readout.objective(z, cells).view(self.n_members, -1).sum(1),
             kl_latent=gaussian_kl(mean, log_variance).sum((1, 2, 3)),
             graph=self.graph_terms(edges) if graph is None else graph,
             n_rows=mean.shape[1],
         )
 
+    def _equation_terms(self, cells: Cells, uniform: Tensor, graph: GraphTerms | None) -> ElboTerms:
+        assert self.equations is not None
+        graphs = self.edges.soften(uniform.transpose(0, 1)).transpose(0, 1)  # (K, S, M, M)
+        nll = self.equations(cells, graphs)
+        graph = self.graph_terms(graphs[:, 0]) if graph is None else graph
+        return ElboTerms(nll, torch.zeros_like(nll), graph, n_rows=cells.n_rows // self.n_members)
+
     def graph_terms(self, edges: Tensor) -> GraphTerms:
         """edges: (K, M, M), a sample"""
-        penalised = edges if self.config.acyclicity_on == "sample" else self.edges.probabilities()
-        return GraphTerms(self.edges.kl(), dag_penalty(penalised))
+        probabilities = self.edges.probabilities()
+        penalised = edges if self.config.acyclicity_on == "sample" else probabilities
+        return GraphTerms(self.edges.kl(), probabilities.sum((-2, -1)), dag_penalty(penalised))
 
     def frozen_graph_terms(self) -> GraphTerms | None:
         """The graph's terms where they are the same in every step, because q(G) is no longer learned; else None."""
-        if self.edges.logits.requires_grad or self.config.acyclicity_on == "sample":
+        if any(p.requires_grad for p in self.edges.parameters()) or self.config.acyclicity_on == "sample":
             return None
         return self.graph_terms(self.edges.probabilities())
-
-    def _negative_log_likelihood(self, z: Tensor, cells: Cells) -> Tensor:
-        """(K,)"""
-        outputs = list(self.readout(z, cells.row, cells.column, cells.padding))
-        logs = [o.likelihood.log_prob(o.units, o.column, cells.value[o.cells]).squeeze(0) for o in outputs]
-        log_prob = logs[0]
-        if len(outputs) > 1:
-            log_prob = log_prob.new_zeros(len(cells.value))
-            for output, log in zip(outputs, logs, strict=True):
-                log_prob = log_prob.index_copy(0, output.cells, log)
-        if cells.padding is not None:
-            log_prob = log_prob * cells.padding.real
-        return -log_prob.view(self.n_members, -1).sum(1)
 
     def draw(self, cells: Cells, asked: tuple[Tensor, Tensor], noise: Tensor, edges: Tensor) -> Iterator[KindOutput]:
         """Read-outs of the asked (row, column) cells for every draw, in stage 2's form: units are (S, cells, U).
@@ -162,7 +178,20 @@ class VislModel(nn.Module):
         """
         mean, log_variance = self.encoder(cells)
         z = self._latent(mean, log_variance, noise)
-        return self.readout(self.messages(z[None], edges[None], backward=self.uses_backward), *asked)
+        along = self._message_weights(edges) if self.uses_backward else edges
+        return self.readout(self.messages(z[None], along[None], backward=self.uses_backward), *asked)
+
+    def _message_weights(self, edges: Tensor) -> Tensor:
+        """Along which pairs messages run in stage 2: edges, and weakly pairs that none joins.  (..., M, M), the same
+
+        A pair that no edge joins may still tell about each other: through a common cause that is no column, or an edge
+        too weak to be seen. Both ways have messages, so either direction serves.
+        """
+        weight = self.config.unjoined_weight
+        if not weight:
+            return edges
+        pairs = torch.ones_like(edges).triu(1)
+        return edges + weight * pairs * (1 - edges).clamp(min=0) * (1 - edges.mT).clamp(min=0)
 
     def _latent(self, mean: Tensor, log_variance: Tensor, noise: Tensor) -> Tensor:
         """A draw of q(Z), as the messages start from it."""
@@ -173,6 +202,12 @@ class VislModel(nn.Module):
     def uses_backward(self) -> bool:
         """Whether stage 2 took place; a single epoch is all stage 1, and its backward messages are untrained."""
         return self.config.stage_epochs[1] > 0
+
+
+def learns_equations(schema: Schema, config: Config) -> bool:
+    """Whether the graph is learned by structural equations."""
+    single = len(schema.groups) == len(schema.columns)
+    return config.structure == "equations" or (config.structure == "auto" and single)
 
 
 def gaussian_kl(mean: Tensor, log_variance: Tensor) -> Tensor:

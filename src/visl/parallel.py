@@ -107,8 +107,8 @@ class Parallel:
 
         def terms(*arguments: Any, **named: Any) -> ElboTerms:
             batch = _Batch(arguments, named)
-            nll, kl_latent, kl_edges, acyclicity = wrapped(batch).unbind(0)
-            return ElboTerms(nll, kl_latent, GraphTerms(kl_edges, acyclicity), n_rows=batch.n_rows)
+            nll, kl_latent, *graph = wrapped(batch).unbind(0)
+            return ElboTerms(nll, kl_latent, GraphTerms(*graph), n_rows=batch.n_rows)
 
         return terms
 
@@ -184,7 +184,8 @@ class _Terms(nn.Module):
     def forward(self, batch: _Batch) -> Tensor:
         terms: ElboTerms = self.model(*batch.arguments, **batch.named)
         batch.n_rows = terms.n_rows
-        return torch.stack([terms.nll, terms.kl_latent, terms.graph.kl_edges, terms.graph.acyclicity])
+        graph = terms.graph
+        return torch.stack([terms.nll, terms.kl_latent, graph.kl_edges, graph.edges, graph.acyclicity])
 
 
 def _torchrun_sizes(devices: int | None, num_nodes: int | None) -> tuple[int, int]:

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from visl.batches import BatchShape, CellStore, Noise, StepInputs, hide_at_random
+from visl.config import GRAPH, LATENT, Phase
 from visl.errors import InputError
 from visl.model import ElboTerms, LossWeights, VislModel
 
@@ -75,23 +76,47 @@ class Alone:
         return prepare()
 
 
-def stage_optimizer(model: VislModel, stage: int) -> torch.optim.Adam:
-    """Adam with a group of parameters for each learning rate; q(G) is learned in stage 1 only."""
-    model.edges.requires_grad_(stage == 1)
+def phase_optimizer(model: VislModel, phase: Phase) -> torch.optim.Adam:
+    """Adam with a group of parameters for each learning rate, of what is learned in this phase."""
+    model.requires_grad_(not phase.of_equations)
+    if model.equations is not None:
+        model.equations.requires_grad_(phase.of_equations)
+    model.edges.requires_grad_(phase.name in (GRAPH, LATENT))
     of_edges = set(model.edges.parameters())
-    groups: dict[float, list[Tensor]] = {}
-    configs = model.configs
-    same = len({(c.learning_rate, c.edge_learning_rate) for c in configs}) == 1
+    groups: dict[tuple[float, bool], list[Tensor]] = {}
+    rates_of_members = [config.learning_rates(phase) for config in model.configs]  # (networks, edges)
+    same = len(set(rates_of_members)) == 1
     for parameter in (p for p in model.parameters() if p.requires_grad):
-        rates = [
-            c.learning_rate if parameter not in of_edges else c.edge_learning_rate or c.learning_rate for c in configs
-        ]
+        is_edge = parameter in of_edges
+        rates = [of_member[is_edge] for of_member in rates_of_members]
         for part, rate in [(parameter, rates[0])] if same else zip(_views(parameter), rates, strict=True):
-            groups.setdefault(rate, []).append(part)
-    on_gpu = model.noise_variance.is_cuda
+            groups.setdefault((rate, is_edge), []).append(part)
+    device = model.noise_variance.device
+    on_gpu = device.type == "cuda"
     return torch.optim.Adam(
-        [{"params": parameters, "lr": rate} for rate, parameters in groups.items()], fused=True, capturable=on_gpu
+        [
+            # On a GPU a tensor, so that recorded steps see it change. Edges must be able to move to the end.
+            {
+                "params": parameters,
+                "lr": torch.tensor(rate, device=device) if on_gpu else rate,
+                "decays_from": None if is_edge else rate,
+            }
+            for (rate, is_edge), parameters in groups.items()
+        ],
+        fused=True,
+        capturable=on_gpu,
     )
+
+
+def decay_rates(optimizer: torch.optim.Adam, share: float) -> None:
+    """Let the networks' learning rates be this share of what they were at first."""
+    for group in optimizer.param_groups:
+        if group["decays_from"] is None:
+            continue
+        if isinstance(group["lr"], Tensor):
+            group["lr"].fill_(group["decays_from"] * share)
+        else:
+            group["lr"] = group["decays_from"] * share
 
 
 def _views(parameter: Tensor) -> list[Tensor]:
@@ -124,13 +149,13 @@ class StepRunner:
         sums: Tensor,
         engine: Engine,
         *,
-        backward: bool,
+        phase: Phase,
         n_rows_total: int,
     ) -> None:
         """sums: (terms, K), to which every step adds its own; max_rate: (K,)"""
         self.model, self.optimizer, self.cells, self.noise = model, optimizer, cells, noise
         self.weights, self.sums = weights, sums
-        self.max_rate, self.backward, self.n_rows_total, self.engine = max_rate, backward, n_rows_total, engine
+        self.max_rate, self.phase, self.n_rows_total, self.engine = max_rate, phase, n_rows_total, engine
         self.terms_of, self.graph = engine.setup(model), model.frozen_graph_terms()
         self.keeps_gradients = any(not p.requires_grad for group in optimizer.param_groups for p in group["params"])
         self.records = cells.device.type == "cuda" and engine.records
@@ -171,12 +196,14 @@ class StepRunner:
     def _compute(self, inputs: StepInputs, shape: BatchShape, n_rows_everywhere: int) -> None:
         self.noise.make(inputs)
         cells = self.cells.batch(inputs.rows, shape)
-        shown = hide_at_random(cells, self.max_rate, inputs, self.cells.n_columns)
-        if cells.padding is not None:
-            shown = shown * cells.padding.real
+        shown = None
+        if not self.phase.of_equations:  # these hide a group's own values from it anyway
+            shown = hide_at_random(cells, self.max_rate, inputs, self.cells.n_columns)
+            if cells.padding is not None:
+                shown = shown * cells.padding.real
         self.optimizer.zero_grad(set_to_none=not self.keeps_gradients)
         noise = (inputs.latent, inputs.edges)
-        terms = self.terms_of(cells, shown, *noise, backward=self.backward, graph=self.graph)
+        terms = self.terms_of(cells, shown, *noise, phase=self.phase, graph=self.graph)
         loss = terms.loss(self.weights, self.n_rows_total)
         # Processes average their gradients; members do not meet.
         self.engine.backward(loss.sum() * (self.engine.world / n_rows_everywhere))
@@ -187,5 +214,5 @@ class StepRunner:
 def _summed_terms(loss: Tensor, terms: ElboTerms) -> Tensor:
     """(terms, K); the data set's are weighted by the batch's rows, so that an epoch's sum / N is a mean."""
     of_rows = [loss, terms.nll, terms.kl_latent]
-    of_data = [terms.graph.kl_edges * terms.n_rows, terms.graph.acyclicity * terms.n_rows]
-    return torch.stack([*of_rows, *of_data]).detach().double()
+    of_data = [terms.graph.kl_edges, terms.graph.edges, terms.graph.acyclicity]
+    return torch.stack([*of_rows, *(term * terms.n_rows for term in of_data)]).detach().double()

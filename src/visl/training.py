@@ -1,4 +1,4 @@
-"""One plain training loop in two stages, which can stop after any step and go on from there."""
+"""One plain training loop, phase by phase, which can stop after any step and go on from there."""
 
 from __future__ import annotations
 
@@ -13,16 +13,19 @@ import torch
 from torch import Tensor
 
 from visl.batches import CellStore, Noise, StepInputs, TrainingData
-from visl.config import Config
+from visl.config import IMPUTE, SETTLED, Config, Phase
 from visl.errors import InputError
+from visl.graph.posterior import DirectedPosterior
 from visl.model import LossWeights, VislModel
 from visl.nets.kernels import has_triton
-from visl.steps import Alone, Engine, StepRunner, stage_optimizer
+from visl.revision import revise
+from visl.standardising import standardise
+from visl.steps import Alone, Engine, StepRunner, decay_rates, phase_optimizer
 from visl.table import Table
 
 ONE_THREAD_BELOW = 100_000  # floats of a batch's latent vectors, K * B * M * d
 OTHERS_LOST = re.compile(r"gloo|nccl|connection|socket|store|timed? ?out", re.IGNORECASE)  # in torch's words
-TERMS = ("loss", "nll", "kl_latent", "kl_edges", "acyclicity")
+TERMS = ("loss", "nll", "kl_latent", "kl_edges", "edges", "acyclicity")
 
 
 class Interrupted(Exception):
@@ -70,7 +73,7 @@ def train(
     run = _Run(model, data, seeds, state, engine or Alone())
     with run.surroundings():
         while state.epoch < config.epochs:
-            run.start_stage_if_due()
+            run.start_phase_if_due()
             run.epoch(should_stop, keep)
             on_epoch(run.close_epoch())
     return state.history
@@ -82,17 +85,16 @@ class _Run:
     ) -> None:
         if len(seeds) != model.n_members:
             raise AssertionError(f"{len(seeds)} seeds for {model.n_members} members")
-        self.model, self.data, self.seeds, self.state, self.engine = model, data, seeds, state, engine
-        self.config = model.config
+        self.model, self.all_data, self.seeds, self.state, self.engine = model, data, seeds, state, engine
+        self.config, self.phases = model.config, model.phases
         self.device = model.noise_variance.device
         self.cells = CellStore(data, model.schema, model.n_members, self.device)
         on_device = self.device.type == "cuda" and has_triton() and engine.records and len(data.parts) == 1
         self.noise = Noise(seeds, data.parts, on_device=on_device)
         self.batch_rows = self.config.batch_rows(data.n_rows)
-        self.n_steps = data.n_steps(self.batch_rows)
         self.sums = torch.zeros(len(TERMS), model.n_members, dtype=torch.float64, device=self.device)
         self.totals = self.sums  # those of all processes
-        self.weights = LossWeights(*(torch.zeros(model.n_members, device=self.device) for _ in range(3)))
+        self.weights = LossWeights(*(torch.zeros(model.n_members, device=self.device) for _ in range(4)))
         self.max_rate = self._of_members(lambda config: config.max_drop_rate)
         self.optimizer: torch.optim.Adam | None = None
         self.runner: StepRunner | None = None
@@ -106,29 +108,45 @@ class _Run:
             yield
 
     @property
-    def stage(self) -> int:
-        return 1 if self.state.epoch < self.config.stage_epochs[0] else 2
+    def phase(self) -> Phase:
+        return next(phase for phase in self.phases if self.state.epoch < phase.end)
 
     @property
-    def _at_stage_2(self) -> bool:
+    def _at_new_phase(self) -> bool:
         """Before its first step."""
-        return self.state.epoch == self.config.stage_epochs[0] and self.state.step == 0
+        return self.state.epoch == self.phase.first and self.state.step == 0
 
-    def start_stage_if_due(self) -> None:
-        """Stage 2 freezes q(G) and starts a fresh optimiser."""
-        if self.runner is not None and not self._at_stage_2:
+    def start_phase_if_due(self) -> None:
+        """Each phase learns other things, with a fresh optimiser."""
+        if self.runner is not None and not self._at_new_phase:
             return
-        self.runner = None  # and what it holds of the other processes
-        self.optimizer = stage_optimizer(self.model, self.stage)
-        if self.state.optimizer is not None:
-            self.optimizer.load_state_dict(self.state.optimizer)
+        if self.state.at_start:
+            standardise(self.model, self.all_data, self.engine)
+        if self._at_new_phase:
+            self._change_graph()
+        phase = self.phase
+        self.data = replace(self.all_data, held_out=self.config.held_out_rows if phase.of_equations else 0.0)
+        self.n_steps = self.data.n_steps(self.batch_rows)
+        self.runner, self._inputs = None, {}  # and what it holds of the other processes
+        self.optimizer = phase_optimizer(self.model, phase)
+        if self.state.optimizer is not None:  # perhaps from another device: its numbers count, not its settings
+            ours = self.optimizer.state_dict()["param_groups"]
+            self.optimizer.load_state_dict({"state": self.state.optimizer["state"], "param_groups": ours})
             self.state.optimizer = None
-            for group in self.optimizer.param_groups:  # the checkpoint may come from another device
-                group["capturable"] = self.device.type == "cuda"
         self.runner = StepRunner(
             self.model, self.optimizer, self.cells, self.noise, self.weights, self.max_rate, self.sums, self.engine,
-            backward=self.stage == 2, n_rows_total=self.data.n_rows,
+            phase=phase, n_rows_total=self.data.n_rows,
         )  # fmt: skip
+
+    def _change_graph(self) -> None:
+        """What happens to q(G) between phases of equations."""
+        edges = self.model.edges
+        if not isinstance(edges, DirectedPosterior):
+            return
+        if self.phase.name == SETTLED:
+            edges.settle(self.config.settled_dropout)
+        elif self.phase.name == IMPUTE:
+            revise(self.model, replace(self.all_data, held_out=self.config.held_out_rows), self.seeds, self.engine)
 
     def epoch(
         self,
@@ -136,7 +154,9 @@ class _Run:
         keep: Callable[[Callable[[], TrainingState]], None] = lambda snapshot: None,
     ) -> None:
         assert self.runner is not None
+        assert self.optimizer is not None
         state, n_steps = self.state, self.n_steps
+        decay_rates(self.optimizer, self.config.learning_rate_share(state.epoch))
         order = self.data.epoch_order(self.seeds, state.epoch, n_steps)
         self.runner.make_room(order)
         self.noise.start_epoch(state.epoch, n_steps, self.device)
@@ -181,7 +201,9 @@ class _Run:
         """The state, complete with what lives on the device."""
         assert self.optimizer is not None
         sums = self.totals.tolist() if self.state.step else None
-        optimizer = None if self._at_stage_2 else self.optimizer.state_dict()
+        optimizer = None if self._at_new_phase else self.optimizer.state_dict()
+        for group in optimizer["param_groups"] if optimizer else ():
+            group["lr"] = float(group["lr"])
         return replace(self.state, sums=sums, history=list(self.state.history), optimizer=optimizer)
 
     def close_epoch(self) -> dict[str, float]:
@@ -189,15 +211,16 @@ class _Run:
         state, config = self.state, self.config
         means = self.totals.cpu().numpy() / self.data.n_rows  # (terms, K)
         if not np.isfinite(means).all():
+            name = "equation_learning_rate" if self.phase.of_equations else "learning_rate"
             raise InputError(
                 f"training diverged in epoch {state.epoch + 1}: the loss is no longer finite. "
-                f"Lower learning_rate (now {config.learning_rate:g})"
+                f"Lower {name} (now {getattr(config, name):g})"
             )
         record = {
-            "stage": self.stage,
+            "stage": self.phase.stage,
             "epoch": state.epoch + 1,
             **dict(zip(TERMS, means.mean(1).tolist(), strict=True)),
-            "acyclicity_weight": config.acyclicity_weight_at(state.epoch),
+            "acyclicity_weight": config.acyclicity_weight_at(state.epoch, self.phase, self.data.n_rows),
         }
         if self.model.n_members > 1:
             record["loss_spread"] = float(means[0].std())
@@ -208,18 +231,21 @@ class _Run:
     def _inputs_for(self, rows: Tensor) -> StepInputs:
         K, B = rows.shape
         if B not in self._inputs:
-            M, d = self.model.n_groups, self.config.latent_dim
-            self._inputs[B] = StepInputs.empty(K, B, M, d, self.device)
+            M, d, n_graphs = self.model.n_groups, self.config.latent_dim, 1
+            if self.phase.of_equations:  # which have no latent vectors
+                d, n_graphs = 0, self.config.graphs_per_step
+            self._inputs[B] = StepInputs.empty(K, B, M, d, self.device, n_graphs)
         self._inputs[B].rows.copy_(rows)
         return self._inputs[B]
 
     def _set_weights(self) -> None:
-        epoch, M = self.state.epoch, self.model.n_groups
+        epoch, M, n_rows, phase = self.state.epoch, self.model.n_groups, self.data.n_rows, self.phase
         self.weights.kl_latent.copy_(self._of_members(lambda c: c.kl_latent_weight))
         self.weights.kl_edges.copy_(
             self._of_members(lambda c: c.kl_edges_weight / (M if c.kl_edges_over_groups else 1))
         )
-        self.weights.acyclicity.copy_(self._of_members(lambda c: c.acyclicity_weight_at(epoch)))
+        self.weights.edges.copy_(self._of_members(lambda c: c.edge_cost * n_rows if phase.of_equations else 0.0))
+        self.weights.acyclicity.copy_(self._of_members(lambda c: c.acyclicity_weight_at(epoch, phase, n_rows)))
 
     def _of_members(self, number: Callable[[Config], float]) -> Tensor:
         return torch.tensor([number(config) for config in self.model.configs], device=self.device)

@@ -13,7 +13,7 @@ from core_helpers import (
     variable_wise,
 )
 from visl.batches import TrainingData
-from visl.nets.encoder import LOG_VARIANCE_RANGE, Encoder
+from visl.nets.encoder import LOG_VARIANCE_RANGE, CellEncoder, Encoder
 from visl.nets.layers import Mlp, NodeLinear
 from visl.nets.layout import Cells, group_indices, table_rows
 from visl.schema import BINARY, CATEGORICAL, CONTINUOUS, KINDS, ORDINAL, Schema
@@ -234,3 +234,46 @@ def test_a_batch_is_the_cells_of_its_rows_in_order():
     assert cells.row.tolist() == expected.row_of_cell.tolist()
     assert cells.column.tolist() == expected.columns.tolist()
     assert cells.value.tolist() == expected.values.tolist()
+
+
+def test_a_curve_is_linear_between_the_vectors_at_its_knots():
+    schema = variable_wise(BINARY, CONTINUOUS)
+    encoder = CellEncoder(schema, 2, 2, generators(0), n_knots=3).double()
+    with torch.no_grad():
+        for parameter in encoder.parameters():
+            parameter.zero_()
+        encoder.input_bias.fill_(10.0)  # so that no ReLU is off
+        encoder.output.weight.copy_(torch.eye(2).expand_as(encoder.output.weight))
+        encoder.curves.knots[0, 1] = torch.tensor([0.0, 0.5, 2.5])
+        encoder.curves.values[0] = torch.tensor([[0.0, 1.0], [4.0, 1.0], [8.0, -3.0]])
+    values = [[1, 0.25], [0, 0.5], [1, 1.0], [1, -1.0], [1, 9.0], [1, None]]  # beyond the ends: as at the ends
+    found = encoder.encode(dense_cells(values))[0, :, 1] - 10
+    expected = [[2, 1], [4, 1], [5, 0], [0, 1], [8, -3], [0, 0]]
+    torch.testing.assert_close(found, torch.tensor(expected).double())
+    hidden = encoder.encode(dense_cells([[1, 0.25]]), torch.tensor([1.0, 0.0]).double())[0, 0, 1]
+    torch.testing.assert_close(hidden, torch.tensor([10.0, 10.0]).double())
+
+
+def test_each_member_has_curves_of_its_own():
+    schema = variable_wise(CONTINUOUS, CONTINUOUS)
+    encoder = CellEncoder(schema, 1, 1, generators(0, 1), n_knots=2).double()
+    with torch.no_grad():
+        for parameter in encoder.parameters():
+            parameter.zero_()
+        encoder.input_bias.fill_(1.0)
+        encoder.output.weight.fill_(1.0)
+        encoder.curves.values[:, :, 0] = torch.tensor([[0.0, 1, 0, 2], [0, 3, 0, 4]])  # from 0 to this over [0, 1]
+    tables = [Table.from_dense(np.full((1, 2), 0.5), np.ones((1, 2), bool)) for _ in range(2)]
+    cells = cells_of_members(schema, TrainingData(tables, of_members=True), [[0], [1]], dtype=torch.float64)
+    shown = cells.padding.real.double()
+    assert encoder.encode(cells, shown).flatten().tolist() == [1.5, 2.0, 2.5, 3.0]
+
+
+def test_marks_tell_an_observed_zero_from_a_gap():
+    schema = variable_wise(CONTINUOUS)
+    plain, marked = (Encoder(schema, 4, generators(3), mark_observed=mark).double() for mark in (False, True))
+    values = dense_cells([[0.0], [None]])
+    mean = plain(values)[0][0, :, 0]
+    torch.testing.assert_close(mean[0], mean[1])
+    mean = marked(values)[0][0, :, 0]
+    assert not torch.allclose(mean[0], mean[1])

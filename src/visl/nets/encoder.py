@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import embedding_bag
@@ -17,17 +19,22 @@ from visl.nets.layout import (
     table_rows,
     weight_set_of_group,
 )
-from visl.schema import Schema
+from visl.schema import CONTINUOUS, Schema
 
 LOG_VARIANCE_RANGE = (-15.0, 8.0)  # keeps exp() in range whatever the input; never reached in a healthy fit
 
 
-class Encoder(nn.Module):
-    """For each group an MLP (two linear layers, ReLU between) from its cells to mean and log-variance of z_m.
+class CellEncoder(nn.Module):
+    """For each group an MLP (two linear layers, ReLU between) from its cells to a vector.
 
     The first layer of group m is `b[m] + sum over columns i in m of x_i W[i]`, with a constant c_i in place of a gap:
     `b[m] + sum_i c_i W[i] + sum over observed (x_i - c_i) W[i]`. So M networks of different widths are one table W
     and a sum over the observed cells, and the cost follows the observed cells alone.
+
+    mark_observed: each observed cell also adds a vector of its column, so that no value looks like a gap.
+    n_knots: a continuous cell also adds a curve of its value, linear between vectors at so many knots of its column.
+    It starts at 0, its knots at quantiles of the data (see `standardising`). Bends are then learned at once, where the
+    bend of a ReLU would have to move there first.
 
     Members have columns of their own: column j of member k is k * D + j.
     """
@@ -36,9 +43,19 @@ class Encoder(nn.Module):
     one_hot: Tensor  # (K * D,) bool
     constant: Tensor  # (K * D,) what a gap enters as
     group: Tensor  # (K * D,)
+    mark: Tensor  # (K * D,) of each column in the table of marks
     group_starts: Tensor  # (K * M + 1,) columns of group m of member k are group_starts[k * M + m : ... + 1]
 
-    def __init__(self, schema: Schema, dim: int, rngs: Generators) -> None:
+    def __init__(
+        self,
+        schema: Schema,
+        dim: int,
+        n_out: int,
+        rngs: Generators,
+        *,
+        mark_observed: bool = False,
+        n_knots: int = 0,
+    ) -> None:
         super().__init__()
         K, self.n_groups = len(rngs), len(schema.groups)
         first_row, n_rows = table_rows(schema, [input_width(column) for column in schema.columns])
@@ -56,13 +73,19 @@ class Encoder(nn.Module):
         fan_in = max(1, round(n_rows / n_sets))  # mean number of inputs of a network
         self.inputs = uniform_parameter((n_rows, dim), fan_in, rngs)
         self.input_bias = uniform_parameter((n_sets, dim), fan_in, rngs)
-        self.output = NodeLinear(weight_set, dim, 2 * dim, rngs)
+        self.output = NodeLinear(weight_set, dim, n_out, rngs)
+        self.marks: nn.Parameter | None = None  # (K, marks, d)
+        if mark_observed:
+            mark, n_marks = table_rows(schema, [1] * len(schema.columns))
+            self.register_buffer("mark", for_members(mark, K, n_marks), persistent=False)
+            self.marks = uniform_parameter((n_marks, dim), fan_in, rngs)
+        self.curves: Curves | None = None
+        if n_knots and any(column.kind == CONTINUOUS for column in schema.columns):
+            self.curves = Curves(schema, n_knots, dim, K)
 
-    def forward(self, cells: Cells, shown: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        """Mean and log-variance of q(Z), each (K, B, M, d).  shown: (cells,) 0 hides a cell, None shows all."""
-        pre = self._first_layer(cells, shown) + self._all_missing()
-        mean, log_variance = self.output(torch.relu(pre)).chunk(2, dim=-1)
-        return mean, log_variance.clamp(*LOG_VARIANCE_RANGE)
+    def encode(self, cells: Cells, shown: Tensor | None = None) -> Tensor:
+        """(K, B, M, n_out).  shown: (cells,) 0 hides a cell, None shows all."""
+        return self.output(torch.relu(self._first_layer(cells, shown) + self._all_missing()))
 
     def _first_layer(self, cells: Cells, shown: Tensor | None) -> Tensor:
         """sum over shown cells of (x - c) W, in (K, B, M, d)"""
@@ -73,13 +96,13 @@ class Encoder(nn.Module):
             weight = weight * shown
         bag = cells.row * self.n_groups + self.group[cells.column]
         starts = run_starts(bag, cells.n_rows * self.n_groups)
-        table = self.inputs.flatten(0, 1)
-        if table.is_cuda and len(table) <= SMALL_TABLE:
-            sums = SumSorted.apply(look_up(table, table_row) * weight[:, None], bag, starts)
-        else:
-            sums = embedding_bag(
-                table_row, table, starts, mode="sum", per_sample_weights=weight, include_last_offset=True
-            )
+        sums = _weighted_sums(self.inputs.flatten(0, 1), table_row, weight, bag, starts)
+        if self.marks is not None:
+            every = torch.ones_like(weight) if shown is None else shown.to(weight.dtype)
+            sums = sums + _weighted_sums(self.marks.flatten(0, 1), self.mark[cells.column], every, bag, starts)
+        if self.curves is not None:
+            for index, weight in self.curves.ends(cells, shown):
+                sums = sums + _weighted_sums(self.curves.values.flatten(0, 1), index, weight, bag, starts)
         return sums.view(len(self.inputs), -1, self.n_groups, sums.shape[-1])
 
     def _all_missing(self) -> Tensor:
@@ -96,3 +119,56 @@ class Encoder(nn.Module):
             include_last_offset=True,
         )
         return (constants.view(bias.shape) + bias)[:, None]
+
+
+class Curves(nn.Module):
+    """For every continuous column a curve into d dimensions, linear between knots."""
+
+    knots: Tensor  # (K, D, T) values at which each column's curve may bend, rising
+    column: Tensor  # (K * D,) of each continuous column its number among them, -1 for the others
+
+    def __init__(self, schema: Schema, n_knots: int, dim: int, n_members: int) -> None:
+        super().__init__()
+        continuous = torch.tensor([column.kind == CONTINUOUS for column in schema.columns])
+        number = torch.where(continuous, continuous.cumsum(0) - 1, -1)
+        n = int(continuous.sum())
+        members = torch.arange(n_members)[:, None]
+        placed = torch.where(continuous, number + n * members, -1).flatten()
+        self.register_buffer("column", placed, persistent=False)
+        even = torch.linspace(0, 1, n_knots)
+        self.register_buffer("knots", even.repeat(n_members, len(schema.columns), 1))
+        self.values = nn.Parameter(torch.zeros(n_members, n * n_knots, dim))
+
+    def ends(self, cells: Cells, shown: Tensor | None) -> Iterator[tuple[Tensor, Tensor]]:
+        """Rows of `values` and their weights, (cells,) each: the knot below every value, then the one above."""
+        T = self.knots.shape[-1]
+        knots = self.knots.flatten(0, 1)[cells.column]  # (cells, T)
+        above = (knots <= cells.value[:, None]).sum(1).clamp(1, T - 1)
+        low, high = (knots.gather(1, place[:, None]).squeeze(1) for place in (above - 1, above))
+        share = ((cells.value - low) / (high - low).clamp(min=1e-9)).clamp(0, 1)
+        column = self.column[cells.column]
+        counts = (column >= 0).to(share) if shown is None else (column >= 0) * shown
+        first = column.clamp(min=0) * T
+        for place, weight in ((above - 1, 1 - share), (above, share)):
+            yield first + place, (counts * weight).to(self.values.dtype)
+
+
+def _weighted_sums(table: Tensor, index: Tensor, weight: Tensor, bag: Tensor, starts: Tensor) -> Tensor:
+    """sum of weight * table[index] over the entries of each bag.  (n, d), (c,), (c,), (c,), (bags + 1,) -> (bags, d)"""
+    if table.is_cuda and len(table) <= SMALL_TABLE:
+        return SumSorted.apply(look_up(table, index) * weight[:, None], bag, starts)
+    return embedding_bag(index, table, starts, mode="sum", per_sample_weights=weight, include_last_offset=True)
+
+
+class Encoder(CellEncoder):
+    """The mean and log-variance of every z_m."""
+
+    def __init__(
+        self, schema: Schema, dim: int, rngs: Generators, *, mark_observed: bool = False, n_knots: int = 0
+    ) -> None:
+        super().__init__(schema, dim, 2 * dim, rngs, mark_observed=mark_observed, n_knots=n_knots)
+
+    def forward(self, cells: Cells, shown: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """Mean and log-variance of q(Z), each (K, B, M, d).  shown: (cells,) 0 hides a cell, None shows all."""
+        mean, log_variance = self.encode(cells, shown).chunk(2, dim=-1)
+        return mean, log_variance.clamp(*LOG_VARIANCE_RANGE)

@@ -14,6 +14,12 @@ from torch.nn import functional as F
 
 from visl.schema import BINARY, CATEGORICAL, CONTINUOUS, ORDINAL, Column, Schema
 
+START_LOG_DEVIATION = math.log(0.15)  # of a component, on values scaled to [0, 1]
+LOG_DEVIATION_RANGE = (math.log(1e-3), math.log(10.0))
+
+
+MEAN_COUNTS = 0.1  # share of the Gaussian's variance under which a mixture's mean is learned; less counts more
+
 
 class Likelihood(nn.Module):
     discrete = True
@@ -21,8 +27,7 @@ class Likelihood(nn.Module):
     def __init__(self, schema: Schema, variance: float, n_members: int = 1) -> None:
         super().__init__()
 
-    @staticmethod
-    def n_units(column: Column) -> int:
+    def n_units(self, column: Column) -> int:
         return 1
 
     def log_prob(self, units: Tensor, column: Tensor, value: Tensor) -> Tensor:
@@ -31,9 +36,17 @@ class Likelihood(nn.Module):
         index = value.long().expand(log_probabilities.shape[:-1])
         return log_probabilities.gather(-1, index[..., None]).squeeze(-1)
 
+    def objective(self, units: Tensor, column: Tensor, value: Tensor) -> Tensor:
+        """(..., cells): what training raises."""
+        return self.log_prob(units, column, value)
+
     def log_probabilities(self, units: Tensor, column: Tensor) -> Tensor:
         """(..., cells, levels); -inf beyond a column's own levels. Discrete kinds only."""
         raise AssertionError(f"{type(self).__name__} has no levels")
+
+    def components(self, units: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Log-weights, means and variances of a mixture of Gaussians, each (..., cells, C). Continuous kinds only."""
+        raise AssertionError(f"{type(self).__name__} has no density")
 
 
 class Gaussian(Likelihood):
@@ -47,6 +60,47 @@ class Gaussian(Likelihood):
 
     def log_prob(self, units: Tensor, column: Tensor, value: Tensor) -> Tensor:
         return gaussian_log_density(value, units[..., 0], torch.as_tensor(self.variance))
+
+    def components(self, units: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """A single one; its variance is noise, which is measured after training."""
+        return torch.zeros_like(units[..., :1]), units[..., :1], torch.zeros_like(units[..., :1])
+
+
+class GaussianMixture(Likelihood):
+    """Units of each component: its log-weight, its mean, and the logarithm of its deviation.
+
+    So the spread may differ from row to row, and a distribution may be skewed or have several humps.
+    """
+
+    discrete = False
+
+    def __init__(self, schema: Schema, variance: float, n_members: int = 1, *, n_components: int) -> None:
+        super().__init__(schema, variance, n_members)
+        self.variance, self.n_components = variance, n_components
+
+    def n_units(self, column: Column) -> int:
+        return 3 * self.n_components
+
+    def components(self, units: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        C = self.n_components
+        log_weight, mean, log_deviation = units[..., : 3 * C].split(C, dim=-1)
+        # Units near 0, as at the start, are spread over the middle of the scaled values.
+        deviation = (log_deviation + START_LOG_DEVIATION).clamp(*LOG_DEVIATION_RANGE).exp()
+        return log_weight.log_softmax(-1), mean + 0.5, deviation.square()
+
+    def log_prob(self, units: Tensor, column: Tensor, value: Tensor) -> Tensor:
+        log_weight, mean, variance = self.components(units)
+        return (log_weight + gaussian_log_density(value[..., None], mean, variance)).logsumexp(-1)
+
+    def objective(self, units: Tensor, column: Tensor, value: Tensor) -> Tensor:
+        """The log-density, and that of the mixture's mean under a single Gaussian of fixed variance.
+
+        The density alone cares most for rows that can be predicted well, and the mean is worse for it.
+        """
+        log_weight, mean, variance = self.components(units)
+        log_density = (log_weight + gaussian_log_density(value[..., None], mean, variance)).logsumexp(-1)
+        overall = (log_weight.exp() * mean).sum(-1)
+        return log_density + gaussian_log_density(value, overall, torch.as_tensor(MEAN_COUNTS * self.variance))
 
 
 class Bernoulli(Likelihood):
@@ -66,8 +120,7 @@ class Categorical(Likelihood):
         n_levels = torch.tensor([column.n_levels for column in schema.columns])
         self.register_buffer("n_levels", n_levels.repeat(n_members), persistent=False)
 
-    @staticmethod
-    def n_units(column: Column) -> int:
+    def n_units(self, column: Column) -> int:
         return column.n_levels
 
     def log_probabilities(self, units: Tensor, column: Tensor) -> Tensor:

@@ -9,9 +9,9 @@ import torch
 from torch import Tensor, nn
 
 from visl.nets.layers import Generators, NodeLinear, TakeSorted, look_up, run_starts, uniform_parameter
-from visl.nets.layout import Padding, for_members, group_indices, table_rows, weight_set_of_group
-from visl.nets.likelihoods import LIKELIHOODS, Likelihood
-from visl.schema import KINDS, Schema
+from visl.nets.layout import Cells, Padding, for_members, group_indices, table_rows, weight_set_of_group
+from visl.nets.likelihoods import LIKELIHOODS, GaussianMixture, Likelihood
+from visl.schema import CONTINUOUS, KINDS, Schema
 
 
 @dataclass(frozen=True)
@@ -35,14 +35,18 @@ class ReadOut(nn.Module):
     kind: Tensor  # (K * D,) index into KINDS
     first_unit: Tensor  # (K * D,) of each column in the table of units of all members
 
-    def __init__(self, schema: Schema, dim: int, variance: float, rngs: Generators) -> None:
+    def __init__(self, schema: Schema, dim: int, variance: float, rngs: Generators, *, n_components: int = 1) -> None:
+        """Continuous columns have a Gaussian of this variance, or a mixture of several of their own."""
         super().__init__()
         K = len(rngs)
         self.n_groups = len(schema.groups)
         kinds = [column.kind for column in schema.columns]
-        widths = [LIKELIHOODS[column.kind].n_units(column) for column in schema.columns]
-        first_unit, n_units = table_rows(schema, widths)
         present = [kind for kind in KINDS if kind in kinds]
+        likelihoods: dict[str, Likelihood] = {kind: LIKELIHOODS[kind](schema, variance, K) for kind in present}
+        if n_components > 1 and CONTINUOUS in present:
+            likelihoods[CONTINUOUS] = GaussianMixture(schema, variance, K, n_components=n_components)
+        widths = [likelihoods[column.kind].n_units(column) for column in schema.columns]
+        first_unit, n_units = table_rows(schema, widths)
         self.width_of_kind = {kind: max(w for w, k in zip(widths, kinds, strict=True) if k == kind) for kind in present}
         self.first_of_kind = {kind: kinds.index(kind) for kind in present}
         self.register_buffer("group", group_indices(schema).repeat(K), persistent=False)
@@ -51,7 +55,7 @@ class ReadOut(nn.Module):
         self.hidden = NodeLinear(weight_set_of_group(schema), dim, dim, rngs)
         self.unit_weight = uniform_parameter((n_units, dim), dim, rngs)
         self.unit_bias = uniform_parameter((n_units,), dim, rngs)
-        self.likelihoods = nn.ModuleDict({kind: LIKELIHOODS[kind](schema, variance, K) for kind in present})
+        self.likelihoods = nn.ModuleDict(likelihoods)
 
     def forward(self, z: Tensor, row: Tensor, column: Tensor, padding: Padding | None = None) -> Iterator[KindOutput]:
         """z: (K, S, B, M, d), K or S being 1; row, column: (cells,) -> the cells' units, kind by kind
@@ -74,6 +78,17 @@ class ReadOut(nn.Module):
                 of_cells = torch.where(is_kind, of_cells, self.first_of_kind[kind])
             units = self._units(hidden, node[cells], of_cells, self.width_of_kind[kind])
             yield KindOutput(kind, cells, of_cells, units, likelihood)
+
+    def objective(self, z: Tensor, cells: Cells) -> Tensor:
+        """What training raises, of every cell; 0 for padding.  z: (K, S, B, M, d), K or S being 1 -> (S, cells)"""
+        outputs = list(self(z, cells.row, cells.column, cells.padding))
+        logs = [o.likelihood.objective(o.units, o.column, cells.value[o.cells]) for o in outputs]
+        log_prob = logs[0]
+        if len(outputs) > 1:
+            log_prob = log_prob.new_zeros(len(log_prob), len(cells.value))
+            for output, log in zip(outputs, logs, strict=True):
+                log_prob = log_prob.index_copy(1, output.cells, log)
+        return log_prob if cells.padding is None else log_prob * cells.padding.real
 
     def _units(self, hidden: Tensor, node: Tensor, column: Tensor, width: int) -> Tensor:
         """(S, cells, width). A column narrower than the widest of its kind reads units that nobody looks at."""

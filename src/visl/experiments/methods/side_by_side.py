@@ -96,7 +96,7 @@ def _answer(member: VislModel, table: Table, problem: Problem, run: Run) -> Answ
         calibrate_noise(member, table, seed=run.seed)
     with torch.no_grad():
         probabilities = member.edges.probabilities()[0].cpu().double().numpy()
-    structure = Structure(probabilities > EDGE_THRESHOLD, probabilities)
+    structure = Structure(member.edges.edges_above(probabilities, EDGE_THRESHOLD), probabilities)
     return Answer(_imputation(member, problem, run), structure, asdict(config))
 
 

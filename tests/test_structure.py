@@ -1,0 +1,255 @@
+"""Graphs found by structural equations: phases, held-out rows, pruning, and what they must and must not find."""
+
+import dataclasses
+
+import networkx as nx
+import numpy as np
+import pytest
+import torch
+
+from core_helpers import build_members, build_model, group_wise, random_table, variable_wise
+from test_training import StopAfter, assert_same_tensors, round_trip
+from visl import VISL
+from visl.batches import TrainingData
+from visl.graph.posterior import DirectedPosterior, EdgePosterior
+from visl.revision import revise
+from visl.schema import BINARY, CATEGORICAL, CONTINUOUS, ORDINAL
+from visl.standardising import standardise
+from visl.steps import Alone
+from visl.table import Table
+from visl.training import Interrupted, train
+
+MIXED = variable_wise(CONTINUOUS, BINARY, (CATEGORICAL, 3), ORDINAL)
+EQUATIONS = {"structure": "equations", "equation_dim": 6, "epochs": 12, "batch_size": 10, "decay_learning_rates": True}
+
+
+def model_of(schema=MIXED, seed=0, **settings):
+    return build_model(schema, seed, **{**EQUATIONS, **settings})
+
+
+# -- what is chosen
+
+
+def test_single_columns_have_equations_and_groups_the_papers_form():
+    single, grouped = variable_wise(BINARY, BINARY), group_wise([BINARY, BINARY], [BINARY])
+    assert isinstance(build_model(single, structure="auto").edges, DirectedPosterior)
+    assert isinstance(build_model(grouped, structure="auto").edges, EdgePosterior)
+    assert isinstance(build_model(grouped, structure="equations").edges, DirectedPosterior)
+    assert build_model(single, structure="latent").equations is None
+
+
+# -- held-out rows
+
+
+def test_held_out_rows_are_never_trained_on_and_the_rest_are_in_every_epoch():
+    schema = variable_wise(BINARY)
+    data = TrainingData([random_table(schema, 40)], held_out=0.25)
+    held_out = data.held_out_rows(0, seed=5, part=0)
+    assert len(held_out) == 10
+    assert data.n_rows == 30
+    for epoch in range(3):
+        rows = torch.cat(data.epoch_order([5], epoch, n_steps=4), dim=1)[0]
+        assert sorted([*rows.tolist(), *held_out.tolist()]) == list(range(40))
+    assert held_out.tolist() != data.held_out_rows(0, seed=6, part=0).tolist()
+
+
+def test_a_single_row_is_not_held_out():
+    assert TrainingData([random_table(variable_wise(BINARY), 1)], held_out=0.5).n_rows == 1
+
+
+# -- standardising
+
+
+def test_standardising_by_hand():
+    schema = variable_wise(CONTINUOUS, BINARY, CONTINUOUS)
+    values = np.array([[0.2, 1, 0.5], [0.6, 0, 0.5], [np.nan, 1, 0.5]])
+    model = model_of(schema)
+    standardise(model, TrainingData([Table.from_dense(values, ~np.isnan(values))]), Alone())
+    torch.testing.assert_close(model.equations.centre, torch.tensor([[0.4, 0.0, 0.5]]))
+    torch.testing.assert_close(model.equations.spread, torch.tensor([[0.2, 1.0, 1.0]]))  # a constant keeps its scale
+
+
+def test_knots_lie_at_quantiles_and_fewer_where_there_are_few_cells():
+    values = np.linspace(0, 1, 301)[:, None] ** 2
+    observed = np.ones((301, 1), bool)
+    model = model_of(variable_wise(CONTINUOUS), n_knots=5)
+    standardise(model, TrainingData([Table.from_dense(values, observed)]), Alone())
+    knots = model.encoder.curves.knots[0, 0].numpy()
+    np.testing.assert_allclose(knots, np.linspace(0, 1, 5) ** 2, atol=1e-6)
+    of_equations = model.equations.encoder.curves.knots[0, 0].numpy()
+    np.testing.assert_allclose(of_equations, (knots - values.mean()) / values.std(), atol=1e-5)
+    observed[160:] = False  # 160 cells: three knots of at least 50 each, the others are far away
+    standardise(model, TrainingData([Table.from_dense(values, observed)]), Alone())
+    knots = model.encoder.curves.knots[0, 0].numpy()
+    np.testing.assert_allclose(knots[:3], np.quantile(values[:160], [0, 0.5, 1]), atol=1e-6)
+    assert (knots[3:] >= 1e6).all()
+
+
+def test_each_member_is_standardised_by_its_own_table():
+    schema = variable_wise(CONTINUOUS)
+    tables = [Table.from_dense(np.array(v)[:, None], np.ones((2, 1), bool)) for v in ([0.0, 1.0], [0.4, 0.6])]
+    model = build_members(schema, [0, 1], **EQUATIONS)
+    standardise(model, TrainingData(tables, of_members=True), Alone())
+    torch.testing.assert_close(model.equations.spread, torch.tensor([[0.5], [0.1]]))
+
+
+# -- training
+
+
+def test_what_each_phase_learns():
+    table = random_table(MIXED, 60)
+    model = model_of(epochs=20)  # stage 1: 1 epoch of warm-up, 5 of learning the graph, 4 settled
+    seen = []
+
+    def watch(record):
+        seen.append((model.edges.existence.detach().clone(), model.equations.readout.unit_bias.detach().clone()))
+
+    train(model, table, seeds=[1], on_epoch=watch)
+    edges, networks = zip(*seen, strict=True)
+
+    def changes(tensors):
+        return [not torch.equal(a, b) for a, b in zip(tensors, tensors[1:], strict=False)]
+
+    assert torch.equal(edges[0], torch.zeros_like(edges[0]))  # existence of 1/2 in the warm-up
+    assert changes(edges) == [True] * 5 + [False] * 14
+    assert changes(networks) == [True] * 9 + [False] * 10
+    assert (model.edges.decided >= 0).all()
+
+
+@pytest.mark.parametrize("n_steps", [3, 20, 28, 40])
+def test_an_interrupted_run_goes_on_to_the_same_end(n_steps):
+    table, settings = random_table(MIXED, 40), {"batch_size": 10, "min_batches": 1, "epochs": 10}
+    whole = model_of(**settings)
+    train(whole, table, seeds=[3])
+    part = model_of(**settings)
+    with pytest.raises(Interrupted) as stopped:
+        train(part, table, seeds=[3], should_stop=StopAfter(n_steps))
+    state, again = round_trip(stopped.value.state, part)
+    train(again, table, seeds=[3], state=state)
+    assert_same_tensors(again, whole)
+
+
+def test_members_together_are_what_each_is_alone():
+    tables = [random_table(MIXED, 30, seed=seed) for seed in (1, 2)]
+    settings = {**EQUATIONS, "epochs": 6}
+    together = build_members(MIXED, [4, 5], **settings).double()
+    train(together, TrainingData(tables, of_members=True), seeds=[4, 5])
+    for k, (table, member) in enumerate(zip(tables, together.members(), strict=True)):
+        alone = build_model(MIXED, 4 + k, **settings).double()
+        train(alone, table, seeds=[4 + k])
+        for name, tensor in alone.state_dict().items():
+            torch.testing.assert_close(member.state_dict()[name], tensor, rtol=1e-6, atol=1e-9, msg=name)
+
+
+# -- pruning
+
+
+def settled_model(graph, schema, *, strength=4.0):
+    """Equations in which binary parents count for their children by hand: log-odds of +- strength, summed."""
+    model = model_of(schema, equation_dim=2)
+    with torch.no_grad():
+        for parameter in model.equations.parameters():
+            parameter.zero_()
+        encoder, readout = model.equations.encoder, model.equations.readout
+        encoder.inputs[:] = torch.tensor([1.0, -1.0])  # a value of 1 enters as (1, -1), a 0 as (0, 0)
+        encoder.output.weight[:] = torch.eye(2)
+        model.equations.output.copy_(torch.eye(2)[None])
+        readout.hidden.weight[:] = torch.eye(2)
+        readout.unit_weight[:, :, 0] = 2 * strength
+        readout.unit_bias.fill_(-strength)
+        model.edges.decided.copy_(torch.as_tensor(graph, dtype=torch.float32) * 0.75)
+    return model
+
+
+def test_edges_that_held_out_rows_need_stay_and_others_go():
+    rng = np.random.default_rng(0)
+    cause, noise = rng.random(400) < 0.5, rng.random(400) < 0.5
+    effect = np.where(rng.random(400) < 0.02, ~cause, cause)
+    values = np.stack([cause, effect, noise], 1).astype(float)
+    graph = np.array([[0, 1, 0], [0, 0, 0], [0, 1, 0]], float)
+    model = settled_model(graph, variable_wise(BINARY, BINARY, BINARY))
+    with torch.no_grad():  # nothing else was found by gradients
+        model.edges.existence.fill_(-20.0)
+    data = TrainingData([Table.from_dense(values, np.ones(values.shape, bool))], held_out=0.5)
+    revise(model, data, [7], Alone())
+    p = model.edges.probabilities()[0]
+    assert p[0, 1] > 0.99
+    assert p[2, 1] < 0.01
+    assert p.sum().item() == pytest.approx(p[0, 1].item() + p[2, 1].item(), abs=1e-6)
+
+
+def test_a_candidate_that_held_out_rows_need_joins():
+    rng = np.random.default_rng(0)
+    cause, other = rng.random((2, 400)) < 0.4
+    either = cause | other  # as the equations have it: log-odds of -4, and 8 more for every parent
+    effect = np.where(rng.random(400) < 0.02, ~either, either)
+    values = np.stack([cause, effect, other], 1).astype(float)
+    model = settled_model([[0, 1, 0], [0, 0, 0], [0, 0, 0]], variable_wise(BINARY, BINARY, BINARY))
+    model.edges.decided[0, 2, 1] = 0.5  # a candidate
+    data = TrainingData([Table.from_dense(values, np.ones(values.shape, bool))], held_out=0.5)
+    revise(model, data, [7], Alone())
+    p = model.edges.probabilities()[0]
+    assert p[0, 1] > 0.99
+    assert p[2, 1] > 0.99
+    assert p[1, 2] < 0.01  # the reverse of what is certain
+
+
+def test_a_required_edge_is_not_pruned():
+    schema = variable_wise(BINARY, BINARY)
+    prior = np.array([[0.0, 1.0], [0.05, 0.0]])
+    model = build_model(schema, prior=prior, **EQUATIONS)
+    train(model, random_table(schema, 60), seeds=[0])
+    assert model.edges.probabilities()[0].tolist() == [[0.0, 1.0], [0.0, 0.0]]
+
+
+def test_an_edge_that_too_few_rows_can_judge_keeps_its_place():
+    values = np.ones((60, 2))
+    observed = np.ones((60, 2), bool)
+    observed[5:, 0] = False
+    model = settled_model([[0, 1], [0, 0]], variable_wise(BINARY, BINARY))
+    with torch.no_grad():  # found by gradients with 0.8, its reverse with 0.1
+        model.edges.existence.copy_(torch.logit(torch.tensor([[[0.5, 0.9], [0.9, 0.5]]])))
+        model.edges.orientation[0, 0, 1] = np.log(8)
+    revise(model, TrainingData([Table.from_dense(values, observed)], held_out=0.5), [0], Alone())
+    torch.testing.assert_close(model.edges.probabilities()[0], torch.tensor([[0.0, 0.8], [0.1, 0.0]]))
+
+
+# -- what is found
+
+
+def bends(n_rows, rng, noise=0.1):
+    """x -> y -> w, and z by itself."""
+    x, z = rng.normal(size=(2, n_rows))
+    y = np.sin(2 * x) + noise * rng.normal(size=n_rows)
+    w = y**2 + noise * rng.normal(size=n_rows)
+    return np.stack([x, y, w, z], 1)
+
+
+@pytest.fixture(scope="module")
+def found():
+    values = bends(600, np.random.default_rng(1)) * [1, 100, 0.01, 5]
+    return VISL(epochs=80, random_state=0).fit(values)
+
+
+def test_bent_relations_show_their_direction(found):
+    assert set(found.graph_.edges) == {(0, 1), (1, 2)}
+    assert nx.is_directed_acyclic_graph(found.graph_)
+    p = found.edge_probabilities_.to_numpy()
+    assert p[0, 1] > 0.9
+    assert p[1, 2] > 0.9
+    assert (p + p.T <= 1 + 1e-6).all()
+
+
+def test_history_counts_the_edges(found):
+    assert {"edges", "nll", "acyclicity"} <= set(found.history_.columns)
+    assert found.history_["stage"].tolist() == [1] * 40 + [2] * 40
+
+
+def test_independent_columns_have_no_edges():
+    values = np.random.default_rng(2).normal(size=(500, 6))
+    assert VISL(epochs=40, random_state=0).fit(values).graph_.number_of_edges() == 0
+
+
+def test_changed_config_is_refused_with_the_remedy():
+    with pytest.raises(Exception, match="structure is 'causal': use one of 'auto', 'latent', 'equations'"):
+        dataclasses.replace(model_of().config, structure="causal")
