@@ -53,6 +53,18 @@ def test_held_out_rows_are_never_trained_on_and_the_rest_are_in_every_epoch():
     assert held_out.tolist() != data.held_out_rows(0, seed=6, part=0).tolist()
 
 
+def test_members_but_the_first_learn_from_rows_drawn_with_replacement():
+    table = random_table(variable_wise(BINARY), 60)
+    data = TrainingData([table], held_out=0.5, resampled=True)
+    first, second = (torch.cat(data.epoch_order([1, 2], epoch, 3), dim=1) for epoch in (0, 1))
+    assert sorted(first[0].tolist()) == sorted(second[0].tolist())  # the same rows in every epoch
+    assert sorted(first[1].tolist()) == sorted(second[1].tolist())
+    assert len(first[0].unique()) == 30
+    assert 12 <= len(first[1].unique()) < 30  # two thirds, on average
+    for k, seed in enumerate((1, 2)):
+        assert not set(first[k].tolist()) & set(data.held_out_rows(k, seed, 0).tolist())
+
+
 def test_a_single_row_is_not_held_out():
     assert TrainingData([random_table(variable_wise(BINARY), 1)], held_out=0.5).n_rows == 1
 
@@ -114,6 +126,22 @@ def test_what_each_phase_learns():
     assert changes(edges) == [True] * 5 + [False] * 14
     assert changes(networks) == [True] * 9 + [False] * 10
     assert (model.edges.decided >= 0).all()
+
+
+def test_a_small_table_is_passed_over_until_there_are_steps_enough():
+    steps = []
+
+    def count(state):
+        steps.append(state.epoch)
+        return False
+
+    # 36 of 40 rows in one batch of the equations (25 for each of two graphs), seven times; then 4 batches of ten.
+    model = model_of(epochs=2, batch_size=10, min_batches=1, equation_steps=7, graphs_per_step=2)
+    history = train(model, random_table(MIXED, 40), seeds=[0], should_stop=count)
+    assert steps == [0] * 7 + [1] * 4
+    again = model_of(epochs=2, batch_size=10, min_batches=1, equation_steps=1, graphs_per_step=2)
+    once = train(again, random_table(MIXED, 40), seeds=[0])
+    assert history[0]["nll"] == pytest.approx(once[0]["nll"], rel=0.2)  # a mean over rows, however often
 
 
 @pytest.mark.parametrize("n_steps", [3, 20, 28, 40])

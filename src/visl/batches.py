@@ -34,6 +34,7 @@ class TrainingData:
     part_sizes: Sequence[int] | None = None  # rows of every part, wherever it is; None: all parts are here
     share: tuple[int, int] = (0, 1)  # (process, processes) that all have these tables: each takes its share of a batch
     held_out: float = 0.0  # share of the rows of each part, chosen for each member by its seed, that are left out
+    resampled: bool = False  # members but the first draw as many rows as they have from them, with replacement
 
     def __post_init__(self) -> None:
         if self.of_members and len({table.n_rows for table in self.tables}) > 1:
@@ -100,10 +101,17 @@ class TrainingData:
             rng = torch.Generator().manual_seed(stream_seed(seed, epoch, part))
             order = torch.randperm(size, generator=rng)
             if self.held_out:
-                order = self._shuffled(self._whole_sizes[part], seed, part)[order]
+                rows = self._shuffled(self._whole_sizes[part], seed, part)[:size]
+                order = (self._drawn(rows, seed, part) if self.resampled and k else rows)[order]
             order = order + first_rows[k if self.of_members else i]
             pieces.append([order[size * t // n_steps : size * (t + 1) // n_steps] for t in range(n_steps)])
         return [torch.cat(parts) if len(parts) > 1 else parts[0] for parts in zip(*pieces, strict=True)]
+
+    @staticmethod
+    def _drawn(rows: Tensor, seed: int, part: int) -> Tensor:
+        """The same in every epoch."""
+        rng = torch.Generator().manual_seed(stream_seed(seed, -4, part))
+        return rows[torch.randint(len(rows), (len(rows),), generator=rng)]
 
     @cached_property
     def starts(self) -> NDArray[np.int64]:

@@ -49,6 +49,7 @@ STRUCTURES = ("auto", "latent", "equations")
 # Shares of stage 1 in which equations are learned: the networks first, on graphs at random; then the graph too.
 # In the rest the graph is settled, and the networks learn what each of its edges is worth.
 WARM_UP, LEARN_GRAPH = 0.1, 0.5
+ROWS_OF_A_GRAPH = 25
 SLOWEST = 0.003  # a learning rate that has decayed ends at this share of its start
 # Weight of the acyclicity term for equations, in nats a row: as the graph begins to be learned, and as it is settled.
 ACYCLICITY_OF_EQUATIONS = (1e-2, 1e2)
@@ -95,6 +96,7 @@ class Config:
     equation_dim: int = 64  # width of the equations' networks (ours)
     equation_learning_rate: float = 8e-3  # Adam, of the equations' networks (ours)
     equation_edge_learning_rate: float = 0.01  # Adam, of the edge posterior that is learned with them (ours)
+    equation_steps: int = 40  # of the equations in an epoch, at least: small tables are passed over again (ours)
     graphs_per_step: int = 2  # sampled graphs, each for its share of a batch's rows (ours)
     edge_cost: float = 0.005  # nats that an edge must be worth in every row (ours)
     edge_dropout: float = 0.1  # share of a sampled graph's edges left out, so that networks know smaller graphs (ours)
@@ -135,8 +137,8 @@ class Config:
 
     def __post_init__(self) -> None:
         for name in (
-            "latent_dim", "message_steps", "equation_dim", "graphs_per_step", "mixture_components", "epochs",
-            "batch_size", "min_batches", "n_draws",
+            "latent_dim", "message_steps", "equation_dim", "equation_steps", "graphs_per_step", "mixture_components",
+            "epochs", "batch_size", "min_batches", "n_draws",
         ):  # fmt: skip
             check_whole_number(name, getattr(self, name))
         for name in (
@@ -169,6 +171,10 @@ class Config:
         """Epochs of stage 1 (graph learned) and stage 2 (graph frozen, backward messages); a single one is stage 1."""
         second = self.epochs // 2
         return self.epochs - second, second
+
+    def equation_batch_rows(self, n_rows: int) -> int:
+        """Rows of a batch of the equations: each graph needs enough of them to measure noise by."""
+        return min(n_rows, max(self.batch_rows(n_rows), ROWS_OF_A_GRAPH * self.graphs_per_step))
 
     def phases(self, *, equations: bool) -> tuple[Phase, ...]:
         """Stage 1 is one phase in the paper's form, and three for equations; a phase without an epoch is left out."""

