@@ -72,9 +72,11 @@ class VISL(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         None: from the preset.
     n_members : int
         Models from different seeds, trained side by side. Edge probabilities are their means, with the spread between
-        the members beside them, and imputations are drawn from all of them alike.
+        the members beside them, and imputations are drawn from all of them alike. Between single columns, members but
+        the first learn their graph from rows drawn with replacement: they differ where the data cannot tell.
     edge_threshold : float
-        `graph_` holds edges more probable than this.
+        `graph_` holds edges more probable than this; between single columns, whose two directions exclude each other,
+        pairs whose directions together are, in the likelier direction.
     random_state : int, RandomState, Generator or None
     device : "auto", "cpu", "cuda" or any name torch knows
     verbose : int

@@ -112,15 +112,14 @@ class _Judge:
         n_variants = max(map(len, places))
         if not n_variants:
             return scores
-        # Variant s changes the s-th asked edge of every group; before it, the graph as it is.
-        variants = np.repeat(graph[None], 1 + n_variants, 0)
+        variants = np.repeat(graph[None], n_variants, 0)  # the s-th changes the s-th asked edge of every group
         for j, senders in enumerate(places):
             for s, i in enumerate(senders):
-                variants[1 + s, i, j] = ~graph[i, j]
-        both = torch.from_numpy(graph | variants[1:]).to(self.seen.device)  # (S, M, M): parents that must be seen
+                variants[s, i, j] = ~graph[i, j]
+        both = torch.from_numpy(graph | variants).to(self.seen.device)  # (S, M, M): parents that must be seen
         usable = (self.seen & ((~self.seen).float() @ both.float() < 0.5)).float()  # (S, B, M)
-        given, changed = self._log_prob(graph[None], usable), self._log_prob(variants[1:], usable)
-        gain = given - changed  # (S, B, M) of the graph as it is over the variant
+        # (S, B, M) of the graph as it is over the variant
+        gain = self._log_prob(graph[None], usable) - self._log_prob(variants, usable)
         n = usable.sum(1)  # (S, M)
         for j, senders in enumerate(places):
             for s, i in enumerate(senders):

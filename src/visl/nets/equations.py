@@ -33,13 +33,13 @@ class StructuralEquations(nn.Module):
 
     centre: Tensor  # (K, D) of the scaled values
     spread: Tensor  # (K, D)
-    group: Tensor  # (K * D,) node of each column: k * M + m
+    group: Tensor  # (K * D,) of each column of each member
 
     def __init__(self, schema: Schema, dim: int, rngs: Generators, *, n_knots: int = 0) -> None:
         super().__init__()
         K, M, D = len(rngs), len(schema.groups), len(schema.columns)
         own = replace(schema, grouped=True)  # networks of its own for every group
-        self.n_members, self.n_groups, self.dim = K, M, dim
+        self.n_members, self.n_groups = K, M
         self.encoder = CellEncoder(own, dim, dim, rngs, n_knots=n_knots)
         self.receiver = uniform_parameter((M, dim), 1, rngs)  # c
         self.output = uniform_parameter((dim, dim), dim, rngs)  # W
