@@ -11,9 +11,12 @@ from pathlib import Path
 import pytest
 
 from visl import VISL, steps
+from visl.config import Config
 
 SETTINGS = ("--epochs", "6", "--latent-dim", "4", "--draws", "4", "--batch-size", "8", "--seed", "3")
-BATCHES = 5  # of 8 rows
+STEPS = 3 * [Config().equation_steps] + 3 * [5]  # of every epoch, those of stage 2 on 8 rows each
+    5
+]  # in each epoch: passes over the table in stage 1, 8 rows a step in stage 2
 
 
 def stop_in(epoch: int, signums: Sequence[int], patch: Callable[..., None] = setattr) -> None:
@@ -21,7 +24,7 @@ def stop_in(epoch: int, signums: Sequence[int], patch: Callable[..., None] = set
     step_done, count = steps._summed_terms, iter(range(10**9))
 
     def raise_signals(*arguments):
-        if next(count) == BATCHES * epoch + 2:
+        if next(count) == sum(STEPS[:epoch]) + 2:
             for signum in signums:
                 signal.raise_signal(signum)
         return step_done(*arguments)
