@@ -15,8 +15,6 @@ from visl.config import Config
 
 SETTINGS = ("--epochs", "6", "--latent-dim", "4", "--draws", "4", "--batch-size", "8", "--seed", "3")
 STEPS = 3 * [Config().equation_steps] + 3 * [5]  # of every epoch, those of stage 2 on 8 rows each
-    5
-]  # in each epoch: passes over the table in stage 1, 8 rows a step in stage 2
 
 
 def stop_in(epoch: int, signums: Sequence[int], patch: Callable[..., None] = setattr) -> None:
