@@ -62,9 +62,9 @@ class TrainingData:
         return min(size - 1, round(self.held_out * size))
 
     def held_out_rows(self, k: int, seed: int, part: int) -> Tensor:
-        """Of member k, as positions in the table of this part, or in the member's own."""
+        """Of member k, as positions in the table of this part, or in the member's own, in random order."""
         size = self._whole_sizes[part]
-        return self._shuffled(size, seed, part)[size - self._n_held_out(size) :].sort().values
+        return self._shuffled(size, seed, part)[size - self._n_held_out(size) :]
 
     @staticmethod
     def _shuffled(size: int, seed: int, part: int) -> Tensor:

@@ -53,7 +53,8 @@ class _Judge:
         assert isinstance(member.edges, DirectedPosterior)
         self.equations: StructuralEquations = member.equations
         table = data.tables[k if data.of_members else list(data.parts).index(part)]
-        held_out = table.take_rows(data.held_out_rows(k, seed, part)[:MOST_ROWS].numpy())
+        rows = data.held_out_rows(k, seed, part)[:MOST_ROWS]  # any of them, wherever they stand in the table
+        held_out = table.take_rows(rows.sort().values.numpy())
         store = CellStore(TrainingData([held_out]), member.schema, 1, member.noise_variance.device)
         every = torch.arange(held_out.n_rows)[None]
         with torch.no_grad():
