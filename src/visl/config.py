@@ -86,6 +86,7 @@ class Config:
     group_embeddings: bool = True  # each group adds a vector of its own to z (ours); the paper has none
     relu_messages: bool = False  # a ReLU after the last layer of messages and updates too (authors): far slower
     mark_observed: bool = True  # the encoder is told which cells are gaps (ours), else only what enters for them
+    standardise: bool = True  # networks see values less their column's mean, in units of its deviation (ours)
     n_knots: int = 24  # places where the curve of a continuous value may bend at once (ours); 0: none (paper)
     shared_networks: bool = True  # without groups one encoder and one read-out serve all columns (paper's simpler form)
 
@@ -96,7 +97,6 @@ class Config:
     equation_dim: int = 64  # width of the equations' networks (ours)
     equation_learning_rate: float = 8e-3  # Adam, of the equations' networks (ours)
     equation_edge_learning_rate: float = 0.01  # Adam, of the edge posterior that is learned with them (ours)
-    equation_steps: int = 40  # of the equations in an epoch, at least: small tables are passed over again (ours)
     graphs_per_step: int = 2  # sampled graphs, each for its share of a batch's rows (ours)
     edge_cost: float = 0.005  # nats that an edge must be worth in every row (ours)
     edge_dropout: float = 0.1  # share of a sampled graph's edges left out, so that networks know smaller graphs (ours)
@@ -125,7 +125,8 @@ class Config:
     # -- training
     epochs: int = 200  # half of them for each stage (paper: 300; ours: a laptop's)
     batch_size: int = 100  # rows (paper) ...
-    min_batches: int = 10  # ... but fewer in a small table, so that an epoch has this many steps (ours)
+    min_batches: int = 10  # ... but fewer in a small table, so that a pass over it has this many steps (ours)
+    epoch_steps: int = 40  # of an epoch, at least: small tables are passed over again (ours); 1: one pass (paper)
     learning_rate: float = 3e-3  # Adam (ours; paper: 1e-3)
     edge_learning_rate: float | None = 0.03  # of the edge posterior (ours); None: learning_rate (paper)
     decay_learning_rates: bool = True  # of networks, along half a cosine in each stage (ours); constant (paper)
@@ -137,7 +138,7 @@ class Config:
 
     def __post_init__(self) -> None:
         for name in (
-            "latent_dim", "message_steps", "equation_dim", "equation_steps", "graphs_per_step", "mixture_components",
+            "latent_dim", "message_steps", "equation_dim", "epoch_steps", "graphs_per_step", "mixture_components",
             "epochs", "batch_size", "min_batches", "n_draws",
         ):  # fmt: skip
             check_whole_number(name, getattr(self, name))
@@ -279,6 +280,8 @@ _PAPER = Config(
     epochs=300,
     learning_rate=1e-3,
     min_batches=1,
+    epoch_steps=1,
+    standardise=False,
     n_draws=100,
     edge_learning_rate=None,
     calibrate_noise=False,

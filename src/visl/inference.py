@@ -124,7 +124,7 @@ def _pooled(outputs: Sequence[KindOutput], members: Sequence[VislModel], order: 
         logs = torch.cat([output.likelihood.log_probabilities(output.units, output.column) for output in outputs])
         return Drawn(first.kind, first.cells, first.column, logs[order], None)
     of_members = [
-        (*o.likelihood.components(o.units), m.noise_variance[0, first.column].expand(o.units.shape[:2]))
+        (*m.components(o), m.noise_variance[0, first.column].expand(o.units.shape[:2]))
         for o, m in zip(outputs, members, strict=True)
     ]
     parts = [torch.cat(part)[order] for part in zip(*of_members, strict=True)]

@@ -66,6 +66,8 @@ class VislModel(nn.Module):
     has the members first.
     """
 
+    centre: Tensor  # (K, D) of the scaled values, which all networks see standardised by it ...
+    spread: Tensor  # (K, D) ... and this
     noise_variance: Tensor  # (K, D) of continuous draws, scaled values, beyond that of their components
 
     def __init__(
@@ -98,12 +100,20 @@ class VislModel(nn.Module):
         # What tells the groups apart where networks are shared: without it only the graph does.  (K, M, d)
         self.group_embedding = uniform_parameter((M, d), d, rngs) if config.group_embeddings else None
         self.readout = ReadOut(form, d, config.continuous_variance, rngs, n_components=config.mixture_components)
+        D = len(schema.columns)
         noise = config.continuous_variance if config.mixture_components == 1 else 0.0
-        self.register_buffer("noise_variance", torch.full((K, len(schema.columns)), noise))
+        self.register_buffer("centre", torch.zeros(K, D))
+        self.register_buffer("spread", torch.ones(K, D))
+        self.register_buffer("noise_variance", torch.full((K, D), noise))
 
     @property
     def n_members(self) -> int:
         return len(self.configs)
+
+    @property
+    def standardises(self) -> bool:
+        """Whether networks see standardised values; equations always do, since variances would tell directions."""
+        return self.config.standardise or self.equations is not None
 
     @property
     def phases(self) -> tuple[Phase, ...]:
@@ -137,6 +147,7 @@ class VislModel(nn.Module):
         noise: (K, B, M, d) standard normal, of the latent vectors; uniform: (K, S, M, M) on [0, 1], of the edges.
         graph: the graph's terms, if they are known already.
         """
+        cells = self.standardised(cells)
         if phase.of_equations:
             return self._equation_terms(cells, uniform, graph)
         mean, log_variance = self.encoder(cells, shown)
@@ -151,6 +162,17 @@ class VislModel(nn.Module):
             graph=self.graph_terms(edges) if graph is None else graph,
             n_rows=mean.shape[1],
         )
+
+    def standardised(self, cells: Cells) -> Cells:
+        """As the networks see them; discrete cells stay as they are."""
+        centre, spread = self.centre.flatten()[cells.column], self.spread.flatten()[cells.column]
+        return replace(cells, value=(cells.value - centre) / spread)
+
+    def components(self, output: KindOutput) -> tuple[Tensor, Tensor, Tensor]:
+        """Log-weights, means and variances of continuous read-outs, on the scaled values; each (S, cells, C)."""
+        log_weight, mean, variance = output.likelihood.components(output.units)
+        centre, spread = (x.flatten()[output.column][:, None] for x in (self.centre, self.spread))
+        return log_weight, centre + spread * mean, spread.square() * variance
 
     def _equation_terms(self, cells: Cells, uniform: Tensor, graph: GraphTerms | None) -> ElboTerms:
         assert self.equations is not None
@@ -176,7 +198,7 @@ class VislModel(nn.Module):
 
         Of a model of one member. noise: (S, B, M, d) or (S, 1, M, d) standard normal; edges: (S, M, M).
         """
-        mean, log_variance = self.encoder(cells)
+        mean, log_variance = self.encoder(self.standardised(cells))
         z = self._latent(mean, log_variance, noise)
         along = self._message_weights(edges) if self.uses_backward else edges
         return self.readout(self.messages(z[None], along[None], backward=self.uses_backward), *asked)

@@ -58,7 +58,7 @@ class _Judge:
         store = CellStore(TrainingData([held_out]), member.schema, 1, member.noise_variance.device)
         every = torch.arange(held_out.n_rows)[None]
         with torch.no_grad():
-            self.cells = self.equations.standardised(store.batch(every.to(store.device), store.exact_shape(every)))
+            self.cells = member.standardised(store.batch(every.to(store.device), store.exact_shape(every)))
             self.seen = self.equations.seen(self.cells)[0].bool()  # (B, M)
             self.sent = self.equations.encoder.encode(self.cells)  # (1, B, M, d)
             self.found = member.edges.found()[0].cpu().double().numpy()

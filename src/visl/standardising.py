@@ -31,13 +31,16 @@ def standardise(model: VislModel, data: TrainingData, engine: Engine) -> None:
     centre = np.where(continuous, total / count, 0.0)
     variance = square / count - centre**2
     spread = np.sqrt(np.where(continuous & (variance > 1e-12), variance, 1.0))
+    if not model.standardises:
+        centre, spread = np.zeros_like(centre), np.ones_like(spread)
     n_knots = model.config.n_knots
     knots = np.stack([np.mean(gather(_knots(some, n_knots).tolist()), axis=0) for some in tables])  # (1 or K, D, T)
+    knots = (knots - centre[..., None]) / spread[..., None]
     _place(model.encoder, knots)
     if model.equations is not None:
-        _place(model.equations.encoder, (knots - centre[..., None]) / spread[..., None])
-        for buffer, found in ((model.equations.centre, centre), (model.equations.spread, spread)):
-            buffer.copy_(torch.from_numpy(found).expand_as(buffer))
+        _place(model.equations.encoder, knots)
+    for buffer, found in ((model.centre, centre), (model.spread, spread)):
+        buffer.copy_(torch.from_numpy(found).expand_as(buffer))
 
 
 def _place(encoder: CellEncoder, knots: FloatArray) -> None:

@@ -127,10 +127,9 @@ class _Run:
         phase, self.data = self.phase, self.all_data
         if phase.of_equations:  # members of an ensemble then disagree where the data cannot tell
             self.data = replace(self.data, held_out=self.config.held_out_rows, resampled=not self.data.of_members)
-        self.n_steps, self.n_passes = self.data.n_steps(self.batch_rows), 1
-        if phase.of_equations:
-            self.n_steps = self.data.n_steps(self.config.equation_batch_rows(self.data.n_rows))
-            self.n_passes = -(-self.config.equation_steps // self.n_steps)
+        rows = self.config.equation_batch_rows(self.data.n_rows) if phase.of_equations else self.batch_rows
+        self.n_steps = self.data.n_steps(rows)
+        self.n_passes = -(-self.config.epoch_steps // self.n_steps)
         self.runner, self._inputs = None, {}  # and what it holds of the other processes
         self.optimizer = phase_optimizer(self.model, phase)
         if self.state.optimizer is not None:  # perhaps from another device: its numbers count, not its settings

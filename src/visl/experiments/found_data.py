@@ -50,6 +50,18 @@ def read_matrix(file: Path) -> tuple[FloatArray, list[str]]:
     return matrix.to_numpy(), names
 
 
+def read_table(file: Path, *, has_header: bool = True) -> pd.DataFrame:
+    """A table of numbers and words."""
+    import pandas as pd
+
+    try:
+        return pd.read_csv(file, header=0 if has_header else None)
+    except FileNotFoundError:
+        raise InputError(f"there is no {file}: the download is not complete") from None
+    except (ValueError, OSError) as error:
+        raise InputError(f"{file} does not hold a table ({error}): download it again") from error
+
+
 def _read_numbers(file: Path, **how: Any) -> pd.DataFrame:
     import pandas as pd
 

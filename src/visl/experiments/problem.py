@@ -22,7 +22,7 @@ class Problem:
     """One data set as a method sees it.
 
     Continuous columns are scaled to [0, 1] by the training data (test values may lie outside), binary ones hold 0 and
-    1; gaps are NaN.
+    1, categorical ones the index of a level; gaps are NaN.
     """
 
     train: FloatArray  # (N, D)
@@ -31,6 +31,7 @@ class Problem:
     asked_column: IntArray  # (c,)
     kinds: tuple[str, ...]  # (D,) of schema.KINDS
     group_of: IntArray  # (D,) index of each column's group, a node of the graph; columns of a group stand together
+    n_levels: tuple[int, ...] = ()  # (D,) of categorical columns, else 0; empty: there is none
 
     @property
     def n_groups(self) -> int:
@@ -50,6 +51,11 @@ class Problem:
         """(D,)"""
         return np.array([kind == "binary" for kind in self.kinds])
 
+    @property
+    def is_categorical(self) -> BoolArray:
+        """(D,)"""
+        return np.array([kind == "categorical" for kind in self.kinds])
+
 
 @dataclass(frozen=True)
 class Run:
@@ -65,7 +71,7 @@ class Run:
 class Imputation:
     """Of the asked cells."""
 
-    mean: FloatArray  # (c,) expected value; of a binary cell the probability of 1
+    mean: FloatArray  # (c,) expected value; of a binary cell the probability of 1, of a categorical one its level
     low: FloatArray | None = None  # (c,) ends of the interval of LEVEL, equal tails
     high: FloatArray | None = None
     log_density: Callable[[FloatArray], FloatArray] | None = None  # log p of the asked cells' values, (c,) -> (c,)

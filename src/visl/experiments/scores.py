@@ -11,11 +11,11 @@ from visl.errors import InputError
 from visl.experiments.problem import BoolArray, FloatArray, Imputation, IntArray, Problem, Structure, Truth
 from visl.graph.acyclicity import project_to_dag
 from visl.graph.metrics import edge_aupr, edge_auroc, structure_scores
-from visl.schema import BINARY, CONTINUOUS
+from visl.schema import BINARY, CATEGORICAL, CONTINUOUS
 
 
 def imputation_scores(problem: Problem, truth: Truth, imputation: Imputation) -> dict[str, float]:
-    """Over the asked cells: continuous and binary ones apart, likelihood over them all.
+    """Over the asked cells: continuous and binary ones apart; likelihood and mixed error over them all.
 
     Coverage is over the cells that have an interval: one of NaN is none.
     """
@@ -28,6 +28,7 @@ def imputation_scores(problem: Problem, truth: Truth, imputation: Imputation) ->
         scores |= _number_scores(mean[number], values[number], problem.asked_column[number])
     if binary.any():
         scores |= _binary_scores(mean[binary], values[binary])
+    scores["mixed_error"] = mixed_error(problem, truth, mean)
     if imputation.log_density is not None:
         scores["log_likelihood"] = measures.mean_log_likelihood(imputation.log_density(values))
     elif binary.any() and binary.all():  # of some of the cells it could not be compared with other methods'
@@ -45,6 +46,22 @@ def _check(problem: Problem, truth: Truth, imputation: Imputation) -> None:
     unanswered = np.flatnonzero(~np.isfinite(imputation.mean))
     if len(unanswered):
         raise InputError(f"{len(unanswered)} of the asked cells have no finite mean: give one for each cell")
+
+
+def mixed_error(problem: Problem, truth: Truth, mean: FloatArray) -> float:
+    """Mean over columns: RMSE of a continuous one in units of the spread of its asked cells, error rate of a discrete
+    one."""
+    errors = []
+    for j in np.unique(problem.asked_column):
+        here = problem.asked_column == j
+        found, values, kind = mean[here], truth.values[here], problem.kinds[j]
+        if kind == CONTINUOUS:
+            spread = values.std()
+            errors.append(measures.rmse(found, values) / (spread if spread > 0 else 1.0))
+        else:
+            levels = found if kind == CATEGORICAL else found > 0.5
+            errors.append(1 - measures.accuracy(levels, values))
+    return float(np.mean(errors))
 
 
 def _number_scores(mean: FloatArray, values: FloatArray, column: IntArray) -> dict[str, float]:

@@ -27,6 +27,7 @@ WORDS = {
     "rmse_by_column": "RMSE, mean of columns",
     "coverage": "coverage of 90 % intervals",
     "log_likelihood": "log-likelihood of a cell",
+    "mixed_error": "error, mean of columns",
     "accuracy": "accuracy",
     "auroc": "AUROC",
     "aupr": "AUPR (trapezoid)",
@@ -154,6 +155,13 @@ def scores_by_label(
         cells = [summary([row for row in mine if row["label"] == label], score) for label in labels]
         lines.append([name, *cells, *([summary(mine, score)] if together else []), *paper_cells(name, of_paper)])
     return markdown(titles, lines)
+
+
+def by_data(rows: Sequence[Row], names: Sequence[str], score: str, labels: Sequence[str]) -> str:
+    """One score: data sets down, methods across."""
+    shown = shown_names(rows, names, [score])
+    lines = [[label, *(summary([r for r in of_method(rows, n) if r["label"] == label], score) for n in shown)] for label in labels]
+    return markdown([WORDS.get(score, score), *shown], lines)
 
 
 def structure(rows: Sequence[Row], names: Sequence[str], of_paper: Figures | None = None) -> str:

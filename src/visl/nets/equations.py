@@ -23,41 +23,32 @@ class StructuralEquations(nn.Module):
     """x_i ~ p(x_i | W sum_k G[k, i] relu(f_k(x_k) + c_i)), every f and every read-out a network of its own.
 
     c_i tells the receivers apart. A group without parents receives nothing, and is predicted by constants. Continuous
-    values are standardised first, so that neither a column's unit nor its spread matters. The variance of their noise
-    is that of the residuals under each graph, since what an absent parent explains becomes noise: one variance for all
+    values come standardised, so that neither a column's unit nor its spread matters. The variance of their noise is
+    that of the residuals under each graph, since what an absent parent explains becomes noise: one variance for all
     graphs would be wrong for each of them, and would make edges seem worth what they are not.
 
     A cell is scored only in rows in which every parent of its group is seen, in the sampled graph, and those rows
     count for the others (test-wise deletion): a gap is neither filled nor taken for a value.
     """
 
-    centre: Tensor  # (K, D) of the scaled values
-    spread: Tensor  # (K, D)
     group: Tensor  # (K * D,) of each column of each member
 
     def __init__(self, schema: Schema, dim: int, rngs: Generators, *, n_knots: int = 0) -> None:
         super().__init__()
-        K, M, D = len(rngs), len(schema.groups), len(schema.columns)
+        K, M = len(rngs), len(schema.groups)
         own = replace(schema, grouped=True)  # networks of its own for every group
-        self.n_members, self.n_groups = K, M
+        self.n_members, self.n_groups, self.n_columns = K, M, len(schema.columns)
         self.encoder = CellEncoder(own, dim, dim, rngs, n_knots=n_knots)
         self.receiver = uniform_parameter((M, dim), 1, rngs)  # c
         self.output = uniform_parameter((dim, dim), dim, rngs)  # W
         self.readout = ReadOut(own, dim, 1.0, rngs)
-        self.register_buffer("centre", torch.zeros(K, D))
-        self.register_buffer("spread", torch.ones(K, D))
         self.register_buffer("group", group_indices(schema).repeat(K), persistent=False)
-
-    def standardised(self, cells: Cells) -> Cells:
-        centre, spread = self.centre.flatten()[cells.column], self.spread.flatten()[cells.column]
-        return replace(cells, value=(cells.value - centre) / spread)
 
     def forward(self, cells: Cells, graphs: Tensor) -> Tensor:
         """Negative log-likelihood of each member's batch, its rows shared out over S graphs.  (K,)
 
         graphs: (K, S, M, M), hard
         """
-        cells = self.standardised(cells)
         K, S, M, _ = graphs.shape
         B = cells.n_rows // K
         b = -(-B // S)  # rows of a graph; the last has fewer
@@ -82,7 +73,7 @@ class StructuralEquations(nn.Module):
         for o in outputs:
             value = cells.value[o.cells]
             if o.kind == CONTINUOUS:
-                D = self.centre.shape[1]
+                D = self.n_columns
                 place = graph[:, o.cells] * D + o.column % D
                 log = _profile_log_density((value - o.units[..., 0]).square(), weight[:, o.cells], place, n_graphs * D)
             else:

@@ -14,11 +14,10 @@ from torch.nn import functional as F
 
 from visl.schema import BINARY, CATEGORICAL, CONTINUOUS, ORDINAL, Column, Schema
 
-START_LOG_DEVIATION = math.log(0.15)  # of a component, on values scaled to [0, 1]
+# Of a component of a mixture, on standardised values.
+START_LOG_DEVIATION = math.log(0.7)
 LOG_DEVIATION_RANGE = (math.log(1e-3), math.log(10.0))
-
-
-MEAN_COUNTS = 0.1  # share of the Gaussian's variance under which a mixture's mean is learned; less counts more
+MEAN_VARIANCE = 0.04  # of the Gaussian under which a mixture's mean is learned; less counts more
 
 
 class Likelihood(nn.Module):
@@ -76,7 +75,7 @@ class GaussianMixture(Likelihood):
 
     def __init__(self, schema: Schema, variance: float, n_members: int = 1, *, n_components: int) -> None:
         super().__init__(schema, variance, n_members)
-        self.variance, self.n_components = variance, n_components
+        self.n_components = n_components
 
     def n_units(self, column: Column) -> int:
         return 3 * self.n_components
@@ -84,9 +83,8 @@ class GaussianMixture(Likelihood):
     def components(self, units: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         C = self.n_components
         log_weight, mean, log_deviation = units[..., : 3 * C].split(C, dim=-1)
-        # Units near 0, as at the start, are spread over the middle of the scaled values.
         deviation = (log_deviation + START_LOG_DEVIATION).clamp(*LOG_DEVIATION_RANGE).exp()
-        return log_weight.log_softmax(-1), mean + 0.5, deviation.square()
+        return log_weight.log_softmax(-1), mean, deviation.square()
 
     def log_prob(self, units: Tensor, column: Tensor, value: Tensor) -> Tensor:
         log_weight, mean, variance = self.components(units)
@@ -100,7 +98,7 @@ class GaussianMixture(Likelihood):
         log_weight, mean, variance = self.components(units)
         log_density = (log_weight + gaussian_log_density(value[..., None], mean, variance)).logsumexp(-1)
         overall = (log_weight.exp() * mean).sum(-1)
-        return log_density + gaussian_log_density(value, overall, torch.as_tensor(MEAN_COUNTS * self.variance))
+        return log_density + gaussian_log_density(value, overall, torch.as_tensor(MEAN_VARIANCE))
 
 
 class Bernoulli(Likelihood):

@@ -13,6 +13,7 @@ from sklearn.impute import KNNImputer
 from sklearn.linear_model import BayesianRidge
 
 from visl.experiments.methods.cells import Mixture
+from visl.experiments.methods.indicators import with_indicators
 from visl.experiments.problem import Answer, BoolArray, FloatArray, Imputation, IntArray, Problem, Run
 
 UNKNOWN = 0.5  # what a column without any observed training value is filled with: the middle of its scale
@@ -33,17 +34,19 @@ def majority(problem: Problem, run: Run) -> Answer:
 
 
 def mean(problem: Problem, run: Run) -> Answer:
-    """The mean of the column's observed training cells; the density is the column's Gaussian."""
+    """The mean of the column's observed training cells, or the most frequent level; the density is its Gaussian."""
     means, deviations = _moments(problem.train)
-    of_cells = means[problem.asked_column]
+    of_cells = np.where(problem.is_categorical, _modes(problem.train), means)[problem.asked_column]
+    settings: dict[str, object] = {"library": f"numpy {np.__version__}"}
+    if problem.is_categorical.any():
+        return _answer(problem, of_cells, settings)
     deviation = deviations[problem.asked_column]
     binary = problem.is_binary[problem.asked_column]
     mixture = Mixture(of_cells[None].astype(np.float32), deviation, binary)
-    return Answer(
-        Imputation(of_cells, log_density=mixture.log_density), settings={"library": f"numpy {np.__version__}"}
-    )
+    return Answer(Imputation(of_cells, log_density=mixture.log_density), settings=settings)
 
 
+@with_indicators
 def knn(problem: Problem, run: Run, n_neighbors: int = 10) -> Answer:
     """Mean of the nearest training rows that have the cell, by distance over the cells both rows have."""
     # keep_empty_features: otherwise columns without a value are dropped and all later ones move.
@@ -55,17 +58,20 @@ def knn(problem: Problem, run: Run, n_neighbors: int = 10) -> Answer:
     return _answer(problem, _asked(problem, filled), _settings(n_neighbors=n_neighbors))
 
 
+@with_indicators
 def mice(problem: Problem, run: Run) -> Answer:
     """Bayesian ridge regressions with scikit-learn's default parameters, as in the paper."""
     return _chained_answer(problem, run, BayesianRidge(), ROUNDS)
 
 
+@with_indicators
 def missforest(problem: Problem, run: Run) -> Answer:
     """Random forests as in MissForest: 100 trees, sqrt(D) columns tried at a split, leaves of 5."""
     forest = RandomForestRegressor(100, max_features="sqrt", min_samples_leaf=5, random_state=run.seed, n_jobs=1)
     return _chained_answer(_with_gaps(problem, run), run, forest, TREE_ROUNDS)
 
 
+@with_indicators
 def boosted(problem: Problem, run: Run) -> Answer:
     """Gradient-boosted trees with the library's default parameters."""
     regressor = HistGradientBoostingRegressor(random_state=run.seed)

@@ -72,6 +72,7 @@ def can_share_a_model(first: Problem, second: Problem) -> bool:
     return (
         first.train.shape == second.train.shape
         and first.kinds == second.kinds
+        and first.n_levels == second.n_levels
         and np.array_equal(first.group_of, second.group_of)
     )
 
@@ -79,10 +80,15 @@ def can_share_a_model(first: Problem, second: Problem) -> bool:
 def schema_of(problem: Problem) -> Schema:
     """Columns and groups by number."""
     columns = [
-        Column(j, kind, int(group), levels=(0, 1) if kind == BINARY else ())
+        Column(j, kind, int(group), levels=_levels(problem, j))
         for j, (kind, group) in enumerate(zip(problem.kinds, problem.group_of, strict=True))
     ]
     return Schema(tuple(columns), tuple(range(problem.n_groups)), grouped=not problem.variable_wise)
+
+
+def _levels(problem: Problem, j: int) -> tuple[int, ...]:
+    kind = problem.kinds[j]
+    return () if kind == CONTINUOUS else (0, 1) if kind == BINARY else tuple(range(problem.n_levels[j]))
 
 
 def to_table(values: FloatArray) -> Table:
