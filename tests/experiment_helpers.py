@@ -89,3 +89,32 @@ def row(method: str, data_set: str, status: str = DONE, *, label: str = "", size
     if status == DONE:
         rest.setdefault("scores", scores)
     return row_of(made_up_cell(method, data_set, size=size, label=label), status, **rest)
+
+
+def write_mixed(folder: Path, n_rows: int = 60) -> None:
+    """The smallest of the tables alone: numbers, a yes or no, three words, a name in every row, a constant."""
+    rng = np.random.default_rng(0)
+    x = rng.random(n_rows)
+    table = pd.DataFrame(
+        {
+            "x": x,
+            "y": np.where(np.arange(n_rows) % 10 == 0, np.nan, 2 * x),
+            "yes": (x > 0.5).astype(int),
+            "colour": np.array(["red", "green", "blue"])[np.arange(n_rows) % 3],
+            "name": [f"boat {i}" for i in range(n_rows)],
+            "constant": 7,
+        }
+    )
+    folder.mkdir(parents=True)
+    table.to_csv(folder / "yacht.csv.gz", index=False)
+
+
+def write_sachs(folder: Path, n_rows: int = 150) -> None:
+    rng = np.random.default_rng(0)
+    names = ["Raf", "Mek", "Erk"]
+    raf = rng.standard_normal(n_rows)
+    values = np.stack([raf, np.sin(2 * raf) + 0.1 * rng.standard_normal(n_rows), rng.standard_normal(n_rows)], axis=1)
+    folder.mkdir(parents=True)
+    pd.DataFrame(values, columns=names).to_csv(folder / "sachs_observational_853x11.csv", index=False)
+    edges = pd.DataFrame([[0, 1, 0], [0, 0, 1], [0, 0, 0]], index=names, columns=names)
+    edges.to_csv(folder / "dag_17_edges_grandag.csv")

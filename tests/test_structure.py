@@ -7,10 +7,11 @@ import numpy as np
 import pytest
 import torch
 
-from core_helpers import build_members, build_model, group_wise, random_table, variable_wise
+from core_helpers import build_members, build_model, group_wise, random_table, random_values, variable_wise
 from test_training import StopAfter, assert_same_tensors, round_trip
 from visl import VISL
 from visl.batches import TrainingData
+from visl.inference import AskedCells, Imputer
 from visl.graph.posterior import DirectedPosterior, EdgePosterior
 from visl.revision import revise
 from visl.schema import BINARY, CATEGORICAL, CONTINUOUS, ORDINAL
@@ -77,8 +78,17 @@ def test_standardising_by_hand():
     values = np.array([[0.2, 1, 0.5], [0.6, 0, 0.5], [np.nan, 1, 0.5]])
     model = model_of(schema)
     standardise(model, TrainingData([Table.from_dense(values, ~np.isnan(values))]), Alone())
-    torch.testing.assert_close(model.equations.centre, torch.tensor([[0.4, 0.0, 0.5]]))
-    torch.testing.assert_close(model.equations.spread, torch.tensor([[0.2, 1.0, 1.0]]))  # a constant keeps its scale
+    torch.testing.assert_close(model.centre, torch.tensor([[0.4, 0.0, 0.5]]))
+    torch.testing.assert_close(model.spread, torch.tensor([[0.2, 1.0, 1.0]]))  # a constant keeps its scale
+
+
+def test_units_of_a_column_do_not_matter():
+    schema = variable_wise(CONTINUOUS, CONTINUOUS)
+    values, found = random_values(schema, 50), []
+    for scale, shift in ((1.0, 0.0), (0.01, 0.4)):
+        model, table = model_of(schema), Table.from_dense(scale * values + shift, np.ones(values.shape, bool))
+        found.append(train(model, table, seeds=[0])[-2]["nll"])
+    assert found[0] == pytest.approx(found[1], rel=1e-2)  # tables hold float32
 
 
 def test_knots_lie_at_quantiles_and_fewer_where_there_are_few_cells():
@@ -86,15 +96,35 @@ def test_knots_lie_at_quantiles_and_fewer_where_there_are_few_cells():
     observed = np.ones((301, 1), bool)
     model = model_of(variable_wise(CONTINUOUS), n_knots=5)
     standardise(model, TrainingData([Table.from_dense(values, observed)]), Alone())
-    knots = model.encoder.curves.knots[0, 0].numpy()
-    np.testing.assert_allclose(knots, np.linspace(0, 1, 5) ** 2, atol=1e-6)
-    of_equations = model.equations.encoder.curves.knots[0, 0].numpy()
-    np.testing.assert_allclose(of_equations, (knots - values.mean()) / values.std(), atol=1e-5)
+    expected = (np.linspace(0, 1, 5) ** 2 - values.mean()) / values.std()
+    for encoder in (model.encoder, model.equations.encoder):
+        np.testing.assert_allclose(encoder.curves.knots[0, 0].numpy(), expected, atol=1e-5)
     observed[160:] = False  # 160 cells: three knots of at least 50 each, the others are far away
     standardise(model, TrainingData([Table.from_dense(values, observed)]), Alone())
-    knots = model.encoder.curves.knots[0, 0].numpy()
-    np.testing.assert_allclose(knots[:3], np.quantile(values[:160], [0, 0.5, 1]), atol=1e-6)
+    knots, seen = model.encoder.curves.knots[0, 0].numpy(), values[:160]
+    np.testing.assert_allclose(knots[:3], (np.quantile(seen, [0, 0.5, 1]) - seen.mean()) / seen.std(), atol=1e-5)
     assert (knots[3:] >= 1e6).all()
+
+
+def test_nothing_is_standardised_in_the_papers_form():
+    values = np.array([[0.2], [0.6]])
+    model = model_of(variable_wise(CONTINUOUS), structure="latent", standardise=False)
+    standardise(model, TrainingData([Table.from_dense(values, np.ones((2, 1), bool))]), Alone())
+    assert model.centre.item() == 0
+    assert model.spread.item() == 1
+
+
+def test_read_outs_come_back_on_the_scale_of_the_table():
+    """Networks that see x / 10 + 3 of a column answer as before, ten times as wide and moved."""
+    schema = variable_wise(CONTINUOUS)
+    model = model_of(schema, mixture_components=2).double()
+    table = Table.from_dense(np.zeros((1, 1)), np.zeros((1, 1), bool))
+    asked = AskedCells(np.array([0]), np.array([0]))
+    before = Imputer(model, n_draws=4, seed=0).moments(table, asked)[0]
+    model.centre.fill_(-30.0)
+    model.spread.fill_(10.0)
+    after = Imputer(model, n_draws=4, seed=0).moments(table, asked)[0]
+    np.testing.assert_allclose(after, [10 * before[0] - 30, 100 * before[1]], rtol=1e-5)
 
 
 def test_each_member_is_standardised_by_its_own_table():
@@ -102,7 +132,7 @@ def test_each_member_is_standardised_by_its_own_table():
     tables = [Table.from_dense(np.array(v)[:, None], np.ones((2, 1), bool)) for v in ([0.0, 1.0], [0.4, 0.6])]
     model = build_members(schema, [0, 1], **EQUATIONS)
     standardise(model, TrainingData(tables, of_members=True), Alone())
-    torch.testing.assert_close(model.equations.spread, torch.tensor([[0.5], [0.1]]))
+    torch.testing.assert_close(model.spread, torch.tensor([[0.5], [0.1]]))
 
 
 # -- training
@@ -135,11 +165,11 @@ def test_a_small_table_is_passed_over_until_there_are_steps_enough():
         steps.append(state.epoch)
         return False
 
-    # 36 of 40 rows in one batch of the equations (25 for each of two graphs), seven times; then 4 batches of ten.
-    model = model_of(epochs=2, batch_size=10, min_batches=1, equation_steps=7, graphs_per_step=2)
+    # 36 of 40 rows in one batch of the equations (25 for each of two graphs), seven times; then twice 4 batches of ten.
+    model = model_of(epochs=2, batch_size=10, min_batches=1, epoch_steps=7, graphs_per_step=2)
     history = train(model, random_table(MIXED, 40), seeds=[0], should_stop=count)
-    assert steps == [0] * 7 + [1] * 4
-    again = model_of(epochs=2, batch_size=10, min_batches=1, equation_steps=1, graphs_per_step=2)
+    assert steps == [0] * 7 + [1] * 8
+    again = model_of(epochs=2, batch_size=10, min_batches=1, epoch_steps=1, graphs_per_step=2)
     once = train(again, random_table(MIXED, 40), seeds=[0])
     assert history[0]["nll"] == pytest.approx(once[0]["nll"], rel=0.2)  # a mean over rows, however often
 

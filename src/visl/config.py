@@ -129,6 +129,7 @@ class Config:
     epoch_steps: int = 40  # of an epoch, at least: small tables are passed over again (ours); 1: one pass (paper)
     learning_rate: float = 3e-3  # Adam (ours; paper: 1e-3)
     edge_learning_rate: float | None = 0.03  # of the edge posterior (ours); None: learning_rate (paper)
+    weight_decay: float = 0.0  # of networks, in stage 2 and in the paper's stage 1, decoupled from Adam's steps (ours)
     decay_learning_rates: bool = True  # of networks, along half a cosine in each stage (ours); constant (paper)
     max_drop_rate: float = 0.99  # each row hides a share U(0, this) of its observed cells from the encoder (authors)
 
@@ -149,6 +150,7 @@ class Config:
             _check_number(name, getattr(self, name), above=0.0)
         for name in (
             "kl_latent_weight", "kl_edges_weight", "acyclicity_weight", "acyclicity_start_epoch", "edge_cost",
+            "weight_decay",
         ):  # fmt: skip
             _check_number(name, getattr(self, name), least=0.0)
         for name in ("acyclicity_ramp", "max_drop_rate", "edge_prior", "absent_below", "unjoined_weight"):

@@ -76,7 +76,7 @@ class Alone:
         return prepare()
 
 
-def phase_optimizer(model: VislModel, phase: Phase) -> torch.optim.Adam:
+def phase_optimizer(model: VislModel, phase: Phase) -> torch.optim.AdamW:
     """Adam with a group of parameters for each learning rate, of what is learned in this phase."""
     model.requires_grad_(not phase.of_equations)
     if model.equations is not None:
@@ -93,13 +93,14 @@ def phase_optimizer(model: VislModel, phase: Phase) -> torch.optim.Adam:
             groups.setdefault((rate, is_edge), []).append(part)
     device = model.noise_variance.device
     on_gpu = device.type == "cuda"
-    return torch.optim.Adam(
+    return torch.optim.AdamW(
         [
             # On a GPU a tensor, so that recorded steps see it change. Edges must be able to move to the end.
             {
                 "params": parameters,
                 "lr": torch.tensor(rate, device=device) if on_gpu else rate,
                 "decays_from": None if is_edge else rate,
+                "weight_decay": 0.0 if is_edge or phase.of_equations else model.config.weight_decay,
             }
             for (rate, is_edge), parameters in groups.items()
         ],
@@ -108,7 +109,7 @@ def phase_optimizer(model: VislModel, phase: Phase) -> torch.optim.Adam:
     )
 
 
-def decay_rates(optimizer: torch.optim.Adam, share: float) -> None:
+def decay_rates(optimizer: torch.optim.AdamW, share: float) -> None:
     """Let the networks' learning rates be this share of what they were at first."""
     for group in optimizer.param_groups:
         if group["decays_from"] is None:
@@ -141,7 +142,7 @@ class StepRunner:
     def __init__(
         self,
         model: VislModel,
-        optimizer: torch.optim.Adam,
+        optimizer: torch.optim.AdamW,
         cells: CellStore,
         noise: Noise,
         weights: LossWeights,

@@ -96,7 +96,7 @@ class _Run:
         self.totals = self.sums  # those of all processes
         self.weights = LossWeights(*(torch.zeros(model.n_members, device=self.device) for _ in range(4)))
         self.max_rate = self._of_members(lambda config: config.max_drop_rate)
-        self.optimizer: torch.optim.Adam | None = None
+        self.optimizer: torch.optim.AdamW | None = None
         self.runner: StepRunner | None = None
         self._inputs: dict[int, StepInputs] = {}
 

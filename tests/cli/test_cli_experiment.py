@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from experiment_helpers import write_class, write_neuropathic
+from experiment_helpers import write_class, write_mixed, write_neuropathic, write_sachs
 from visl.experiments import NAMES, find_experiment, runner
 from visl.experiments.methods import finds_structure, imputes
 from visl.experiments.rows import DONE, FAILED, OVER, read_rows
@@ -20,8 +20,10 @@ CHEAP = {
     "neuropathic": ("Majority vote", "GES", "VISL"),
     "eedi": ("Mean", "Random edges", "VISL"),
     "scaling": ("GES", "VISL"),
+    "mixed": ("Mean", "KNN", "VISL, default preset"),
+    "sachs": ("GES", "VISL, default preset"),
 }
-CELLS = {"synthetic": 3, "gaps": 6, "rounds": 2, "neuropathic": 3, "eedi": 4, "scaling": 4}
+CELLS = {"synthetic": 3, "gaps": 6, "rounds": 2, "neuropathic": 3, "eedi": 4, "scaling": 4, "mixed": 3, "sachs": 2}
 SCORES_OF_IMPUTERS = {"synthetic": ("rmse", "rmse_by_column"), "eedi": ("accuracy", "auroc", "aupr")}
 SCORES_OF_FINDERS = {"synthetic": ("adjacency_f1", "orientation_f1", "causal_accuracy"), "eedi": ()}  # of a known graph
 PICTURES = {"synthetic": 4, "neuropathic": 3, "scaling": 1}
@@ -40,6 +42,8 @@ def data(tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("public")
     write_class(folder)
     write_neuropathic(folder / "neuropathic_pain")
+    write_mixed(folder / "tabular")
+    write_sachs(folder / "sachs")
     return folder
 
 
@@ -117,9 +121,9 @@ def test_all_leaves_out_what_cannot_run(run, data, tmp_path):
     assert result.exit_code == 0, result.output
     assert json.loads(result.stdout)["cells"][DONE] == 2 + 4 + 2
     assert "Notice: rounds is left out: it has none of the methods that were named" in result.stderr
-    for name in ("neuropathic", "eedi"):
+    for name in ("neuropathic", "eedi", "mixed", "sachs"):
         assert f"Notice: {name} is left out: this experiment needs the" in result.stderr
-    assert result.stderr.count("is left out") == 3
+    assert result.stderr.count("is left out") == 5
     rows = {name: read_rows(tmp_path / "smoke" / f"{name}.jsonl") for name in NAMES}
     assert {name for name in NAMES if rows[name]} == {"synthetic", "gaps", "scaling"}
     assert {row["method"] for row in rows["scaling"]} == {"GES"}
@@ -188,7 +192,7 @@ def test_help_names_the_extra(run):
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (("nowhere",), "no experiment 'nowhere': use one of synthetic, gaps, rounds, neuropathic, eedi, scaling"),
+        (("nowhere",), "no experiment 'nowhere': use one of synthetic, gaps, rounds, neuropathic, eedi, scaling, mixed, sachs"),
         (("synthetic", "--limit", 0), "--limit 0 leaves no time: give minutes above 0"),
         (("synthetic", "--limit", -1.5), "--limit -1.5 leaves no time"),
         (("synthetic", "--jobs", 0), "--jobs 0: give at least 1"),
@@ -216,7 +220,7 @@ def test_refused_with_nothing_written(refused, tmp_path, arguments, words):
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize("name", ["eedi", "neuropathic"])
+@pytest.mark.parametrize("name", ["eedi", "neuropathic", "mixed", "sachs"])
 def test_a_folder_without_the_data(refused, tmp_path, name):
     (tmp_path / "empty").mkdir()
     said = refused("experiment", name, "--smoke", "--data", tmp_path / "empty", "--out", tmp_path / "out")

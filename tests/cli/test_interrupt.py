@@ -14,7 +14,7 @@ from visl import VISL, steps
 from visl.config import Config
 
 SETTINGS = ("--epochs", "6", "--latent-dim", "4", "--draws", "4", "--batch-size", "8", "--seed", "3")
-STEPS = 3 * [Config().equation_steps] + 3 * [5]  # of every epoch, those of stage 2 on 8 rows each
+STEPS = 6 * [Config().epoch_steps]  # of every epoch; those of stage 2 are eight passes of 5
 
 
 def stop_in(epoch: int, signums: Sequence[int], patch: Callable[..., None] = setattr) -> None:

@@ -130,7 +130,7 @@ def test_equations_are_learned_by_two_processes_too(run, mixed_path, tmp_path):
     assert done.returncode == 0, done.stderr
     alone, together = VISL.load(tmp_path / "one"), VISL.load(tmp_path / "two")
     np.testing.assert_allclose(together.history_["loss"], alone.history_["loss"], rtol=0.2)
-    centres = [model.model_.equations.centre.numpy() for model in (together, alone)]
+    centres = [model.model_.centre.numpy() for model in (together, alone)]
     np.testing.assert_allclose(*centres, rtol=1e-6)
 
 

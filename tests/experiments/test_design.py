@@ -98,4 +98,7 @@ def test_no_two_cells_of_an_experiment_are_the_same(name, smoke):
 def test_the_paper_s_numbers_of_data_sets():
     numbers = {name: len({cell.data_set.name for cell in find_experiment(name).cells()}) for name in NAMES}
     # Eedi: ten splits, and four further runs on the first of them.
-    assert numbers == {"synthetic": 15, "gaps": 30, "rounds": 15, "neuropathic": 5, "eedi": 14, "scaling": 24}
+    assert numbers == {"synthetic": 15, "gaps": 30, "rounds": 15, "neuropathic": 5, "eedi": 14, "scaling": 24} | {
+        "mixed": 50,
+        "sachs": 5,
+    }

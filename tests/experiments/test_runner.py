@@ -105,7 +105,7 @@ def test_every_cell_becomes_a_row(fakes, tmp_path):
     assert read_rows(rows_file(tmp_path, "made-up")) == rows
     one, failed, arrow = rows[:3]
     # Errors of the two cells: 1 and 0.
-    assert one["scores"] == {"rmse": pytest.approx(0.5**0.5), "rmse_by_column": 0.5}
+    assert one["scores"] == {"rmse": pytest.approx(0.5**0.5), "rmse_by_column": 0.5, "mixed_error": 0.5}
     assert one["settings"] == {"value": 1.0}
     assert (one["limit_s"], one["seed"], one["size"]) == (60, 2, 2)
     assert failed["reason"] == "ZeroDivisionError: all columns are the same"

@@ -27,7 +27,10 @@ def test_continuous_cells_pooled_and_by_column():
     mean, values = np.array([0.3, 0.4, 0.5, 0.6]), np.array([0.0, 0.1, 0.2, 0.5])
     asked = problem(("continuous", "continuous"), [0, 0, 0, 1])
     scores = imputation_scores(asked, Truth(values), Imputation(mean))
-    assert scores == pytest.approx({"rmse": math.sqrt((3 * 0.09 + 0.01) / 4), "rmse_by_column": 0.2})
+    # Column 0 has a spread of sqrt(.02 / 3); one cell has none.
+    mixed = (0.3 / math.sqrt(0.02 / 3) + 0.1) / 2
+    expected = {"rmse": math.sqrt((3 * 0.09 + 0.01) / 4), "rmse_by_column": 0.2, "mixed_error": mixed}
+    assert scores == pytest.approx(expected)
 
 
 def test_binary_cells():
@@ -41,6 +44,7 @@ def test_binary_cells():
             "aupr": 0.5 + 0.5 * (1 / 3 + 1 / 2) / 2,
             "average_precision": 0.5 + 0.5 * 1 / 2,
             "log_likelihood": np.mean(np.log([0.9, 0.4, 0.5, 0.4])),
+            "mixed_error": 0.5,
         }
     )
 
@@ -50,9 +54,17 @@ def test_mixed_cells_are_scored_apart():
     scores = imputation_scores(asked, Truth(np.array([0.5, 1, 0])), Imputation(np.array([0.2, 0.7, 0.1])))
     assert scores["rmse"] == scores["rmse_by_column"] == pytest.approx(0.3)
     assert scores["accuracy"] == scores["auroc"] == 1
+    assert scores["mixed_error"] == pytest.approx((0.3 + 0) / 2)
     # Of the binary half alone it would not be comparable.
     assert "log_likelihood" not in scores
     assert "coverage" not in scores
+
+
+def test_levels_of_a_categorical_column_are_right_or_wrong():
+    asked = problem(("categorical", "continuous"), [0, 0, 0, 0, 1, 1])
+    truth, found = np.array([2.0, 0, 1, 1, 0.0, 2.0]), np.array([2.0, 1, 1, 1, 1.0, 1.0])
+    # A quarter of the levels is wrong, the numbers are one deviation off.
+    assert imputation_scores(asked, Truth(truth), Imputation(found))["mixed_error"] == pytest.approx((0.25 + 1) / 2)
 
 
 def test_density_and_intervals():
