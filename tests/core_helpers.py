@@ -94,6 +94,10 @@ def build_members(schema, seeds, prior=None, changes=None, **settings):
         "mixture_components": 1,
         "unjoined_weight": 0.0,
         "kl_latent_weight": 0.001,
+        "epoch_steps": 1,
+        "standardise": False,
+        "shared_networks": True,
+        "max_drop_rate": 0.99,
     }
     of_all = {"latent_dim": 4, "epochs": 2, "batch_size": 4, **paper, **settings}
     configs = [Config(**{**of_all, **own}) for own in changes or [{}] * len(seeds)]

@@ -11,9 +11,9 @@ from core_helpers import build_members, build_model, group_wise, random_table, r
 from test_training import StopAfter, assert_same_tensors, round_trip
 from visl import VISL
 from visl.batches import TrainingData
-from visl.inference import AskedCells, Imputer
 from visl.graph.posterior import DirectedPosterior, EdgePosterior
-from visl.revision import revise
+from visl.inference import AskedCells, Imputer
+from visl.revision import Gains, optimism, pooled, revise
 from visl.schema import BINARY, CATEGORICAL, CONTINUOUS, ORDINAL
 from visl.standardising import standardise
 from visl.steps import Alone
@@ -22,6 +22,7 @@ from visl.training import Interrupted, train
 
 MIXED = variable_wise(CONTINUOUS, BINARY, (CATEGORICAL, 3), ORDINAL)
 EQUATIONS = {"structure": "equations", "equation_dim": 6, "epochs": 12, "batch_size": 10, "decay_learning_rates": True}
+EQUATIONS |= {"epoch_steps": 40}
 
 
 def model_of(schema=MIXED, seed=0, **settings):
@@ -187,19 +188,42 @@ def test_an_interrupted_run_goes_on_to_the_same_end(n_steps):
     assert_same_tensors(again, whole)
 
 
-def test_members_together_are_what_each_is_alone():
-    tables = [random_table(MIXED, 30, seed=seed) for seed in (1, 2)]
+# With a number last, room to spare in a batch holds standardised numbers, which are no levels.
+@pytest.mark.parametrize("schema", [MIXED, variable_wise(BINARY, (CATEGORICAL, 3), CONTINUOUS)])
+def test_members_together_are_what_each_is_alone(schema):
+    tables = [random_table(schema, 30, seed=seed) for seed in (1, 2)]
     settings = {**EQUATIONS, "epochs": 6}
-    together = build_members(MIXED, [4, 5], **settings).double()
+    together = build_members(schema, [4, 5], **settings).double()
     train(together, TrainingData(tables, of_members=True), seeds=[4, 5])
     for k, (table, member) in enumerate(zip(tables, together.members(), strict=True)):
-        alone = build_model(MIXED, 4 + k, **settings).double()
+        alone = build_model(schema, 4 + k, **settings).double()
         train(alone, table, seeds=[4 + k])
         for name, tensor in alone.state_dict().items():
             torch.testing.assert_close(member.state_dict()[name], tensor, rtol=1e-6, atol=1e-9, msg=name)
 
 
 # -- pruning
+
+
+def test_gains_of_learned_and_held_out_rows_by_hand():
+    learned = Gains(mean=np.array([0.5, 0.1]), variance=np.array([1.0, 4.0]), n=np.array([90.0, 30.0]))
+    held_out = Gains(mean=np.array([0.3, 0.1]), variance=np.array([3.0, 4.0]), n=np.array([10.0, 30.0]))
+    # Differences of .2 and 0, which weigh as the fewer rows do: 10 and 30.
+    too_much = optimism(learned, held_out)
+    assert too_much == pytest.approx(0.05)
+    both = pooled(learned, held_out, too_much)
+    np.testing.assert_allclose(both.mean, [(90 * 0.45 + 10 * 0.3) / 100, (30 * 0.05 + 30 * 0.1) / 60])
+    np.testing.assert_allclose(both.variance, [(90 + 30) / 100, 4])
+    assert both.n.tolist() == [100, 60]
+    assert optimism(held_out, learned) == 0  # better on new rows is luck
+
+
+def test_rows_are_either_learned_from_or_held_out():
+    data = TrainingData([random_table(variable_wise(BINARY), 50)], held_out=0.2)
+    learned, held_out = data.learned_rows(0, 3, 0), data.held_out_rows(0, 3, 0)
+    assert (len(learned), len(held_out)) == (40, 10)
+    assert sorted(torch.cat([learned, held_out]).tolist()) == list(range(50))
+    assert set(torch.cat(data.epoch_order([3], 0, 4), dim=1)[0].tolist()) == set(learned.tolist())
 
 
 def settled_model(graph, schema, *, strength=4.0):

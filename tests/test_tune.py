@@ -207,7 +207,7 @@ def test_scoring_on_the_way_leaves_training_alone():
 
 
 def test_the_rate_that_learns_wins():
-    tuned = tune(tiny(epochs=30, batch_size=10), numbers(), 4, vary=RATES, validation=0.3)
+    tuned = tune(tiny(epochs=20, batch_size=10, latent_dim=16), numbers(), 4, vary=RATES, validation=0.3)
     assert set(tuned.trials["learning_rate"]) == {1e-9, 1e-2}
     assert tuned.best["settings"]["learning_rate"] == 1e-2
     assert tuned.best["metric"] == "rmse"

@@ -66,6 +66,11 @@ class TrainingData:
         size = self._whole_sizes[part]
         return self._shuffled(size, seed, part)[size - self._n_held_out(size) :]
 
+    def learned_rows(self, k: int, seed: int, part: int) -> Tensor:
+        """The others, of a member that has not drawn from them with replacement."""
+        size = self._whole_sizes[part]
+        return self._shuffled(size, seed, part)[: size - self._n_held_out(size)]
+
     @staticmethod
     def _shuffled(size: int, seed: int, part: int) -> Tensor:
         """The rows that are held out come last."""

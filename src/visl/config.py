@@ -88,7 +88,9 @@ class Config:
     mark_observed: bool = True  # the encoder is told which cells are gaps (ours), else only what enters for them
     standardise: bool = True  # networks see values less their column's mean, in units of its deviation (ours)
     n_knots: int = 24  # places where the curve of a continuous value may bend at once (ours); 0: none (paper)
-    shared_networks: bool = True  # without groups one encoder and one read-out serve all columns (paper's simpler form)
+    shared_networks: bool = (
+        False  # without groups one encoder and one read-out serve all columns (paper's simpler form)
+    )
 
     # -- how stage 1 learns the graph
     # "latent": from the paper's latent vectors; "equations": each group predicted from the values of its parents alone
@@ -131,7 +133,7 @@ class Config:
     edge_learning_rate: float | None = 0.03  # of the edge posterior (ours); None: learning_rate (paper)
     weight_decay: float = 0.0  # of networks, in stage 2 and in the paper's stage 1, decoupled from Adam's steps (ours)
     decay_learning_rates: bool = True  # of networks, along half a cosine in each stage (ours); constant (paper)
-    max_drop_rate: float = 0.99  # each row hides a share U(0, this) of its observed cells from the encoder (authors)
+    max_drop_rate: float = 0.7  # each row hides a share U(0, this) of its observed cells (ours; authors: 0.99)
 
     # -- inference
     n_draws: int = 30  # Monte-Carlo draws of (Z, G) behind an imputation (paper: 100; ours: a laptop's)
@@ -284,6 +286,8 @@ _PAPER = Config(
     min_batches=1,
     epoch_steps=1,
     standardise=False,
+    shared_networks=True,
+    max_drop_rate=0.99,
     n_draws=100,
     edge_learning_rate=None,
     calibrate_noise=False,

@@ -192,7 +192,10 @@ def test_help_names_the_extra(run):
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (("nowhere",), "no experiment 'nowhere': use one of synthetic, gaps, rounds, neuropathic, eedi, scaling, mixed, sachs"),
+        (
+            ("nowhere",),
+            "no experiment 'nowhere': use one of synthetic, gaps, rounds, neuropathic, eedi, scaling, mixed, sachs",
+        ),
         (("synthetic", "--limit", 0), "--limit 0 leaves no time: give minutes above 0"),
         (("synthetic", "--limit", -1.5), "--limit -1.5 leaves no time"),
         (("synthetic", "--jobs", 0), "--jobs 0: give at least 1"),

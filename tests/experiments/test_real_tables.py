@@ -93,7 +93,12 @@ def test_indicators_by_hand():
     np.testing.assert_array_equal(wide.train, [[0.5, 0, 0, 1], [NAN, 1, 0, 0]])
     np.testing.assert_array_equal(wide.test, [[0.1, NAN, NAN, NAN], [NAN, 0, 1, 0]])
     assert wide.kinds == ("continuous", "binary", "binary", "binary")
-    assert list(zip(wide.asked_row.tolist(), wide.asked_column.tolist(), strict=True)) == [(0, 1), (0, 2), (0, 3), (1, 0)]
+    assert list(zip(wide.asked_row.tolist(), wide.asked_column.tolist(), strict=True)) == [
+        (0, 1),
+        (0, 2),
+        (0, 3),
+        (1, 0),
+    ]
 
 
 @pytest.mark.parametrize("method", [knn, mice])

@@ -30,7 +30,8 @@ def experiment(
         str,
         typer.Argument(
             metavar="NAME",
-            help="synthetic, gaps, rounds, neuropathic, eedi, scaling, mixed or sachs; or all: each one whose data are there.",
+            help="synthetic, gaps, rounds, neuropathic, eedi, scaling, mixed or sachs; "
+            "or all: each one whose data are there.",
         ),
     ],
     data: Annotated[

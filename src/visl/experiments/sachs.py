@@ -15,8 +15,8 @@ from visl.schema import CONTINUOUS
 
 FOLDER, GRAPH_FILE, VALUES_FILE = "sachs", "dag_17_edges_grandag.csv", "sachs_observational_853x11.csv"
 DOWNLOAD = (
-    f"the Sachs data: put {VALUES_FILE} (a header of names, one cell a line) and {GRAPH_FILE} (names across and down, 1 "
-    f"in [i, j] for i -> j) into DIR/{FOLDER} and give --data DIR"
+    f"the Sachs data: put {VALUES_FILE} (a header of names, one cell a line) and {GRAPH_FILE} (names across and down, "
+    f"1 in [i, j] for i -> j) into DIR/{FOLDER} and give --data DIR"
 )
 SEEDS = range(5)  # of the methods; the data are the same
 

@@ -160,7 +160,10 @@ def scores_by_label(
 def by_data(rows: Sequence[Row], names: Sequence[str], score: str, labels: Sequence[str]) -> str:
     """One score: data sets down, methods across."""
     shown = shown_names(rows, names, [score])
-    lines = [[label, *(summary([r for r in of_method(rows, n) if r["label"] == label], score) for n in shown)] for label in labels]
+    lines = [
+        [label, *(summary([r for r in of_method(rows, n) if r["label"] == label], score) for n in shown)]
+        for label in labels
+    ]
     return markdown([WORDS.get(score, score), *shown], lines)
 
 

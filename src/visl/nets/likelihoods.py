@@ -32,7 +32,8 @@ class Likelihood(nn.Module):
     def log_prob(self, units: Tensor, column: Tensor, value: Tensor) -> Tensor:
         """(..., cells): log-probability, or log-density on the scaled values."""
         log_probabilities = self.log_probabilities(units, column)
-        index = value.long().expand(log_probabilities.shape[:-1])
+        # Room to spare holds a cell of another kind, whose value is no level.
+        index = value.long().clamp(0, log_probabilities.shape[-1] - 1).expand(log_probabilities.shape[:-1])
         return log_probabilities.gather(-1, index[..., None]).squeeze(-1)
 
     def objective(self, units: Tensor, column: Tensor, value: Tensor) -> Tensor:

@@ -74,4 +74,6 @@ def _largest(wide: FloatArray, problem: Problem, widths: IntArray) -> FloatArray
     counts = widths[problem.asked_column]
     cells = np.split(wide, np.cumsum(counts)[:-1])
     categorical = problem.is_categorical[problem.asked_column]
-    return np.array([np.argmax(cell) if is_level else cell[0] for cell, is_level in zip(cells, categorical, strict=True)])
+    return np.array(
+        [np.argmax(cell) if is_level else cell[0] for cell, is_level in zip(cells, categorical, strict=True)]
+    )
