@@ -128,12 +128,14 @@ class Config:
     epochs: int = 200  # half of them for each stage (paper: 300; ours: a laptop's)
     batch_size: int = 100  # rows (paper) ...
     min_batches: int = 10  # ... but fewer in a small table, so that a pass over it has this many steps (ours)
-    epoch_steps: int = 40  # of an epoch, at least: small tables are passed over again (ours); 1: one pass (paper)
+    epoch_steps: int = 40  # of an epoch, at least, with equations: small tables are passed over again (ours)
     learning_rate: float = 3e-3  # Adam (ours; paper: 1e-3)
     edge_learning_rate: float | None = 0.03  # of the edge posterior (ours); None: learning_rate (paper)
     weight_decay: float = 0.0  # of networks, in stage 2 and in the paper's stage 1, decoupled from Adam's steps (ours)
     decay_learning_rates: bool = True  # of networks, along half a cosine in each stage (ours); constant (paper)
-    max_drop_rate: float = 0.7  # each row hides a share U(0, this) of its observed cells (ours; authors: 0.99)
+    # Each row hides a share U(0, this) of its observed cells from the encoder (authors: 0.99). None: 0.99 in the latent
+    # form, which then needs its graph, and 0.7 with equations, which only have gaps to fill (ours).
+    max_drop_rate: float | None = None
 
     # -- inference
     n_draws: int = 30  # Monte-Carlo draws of (Z, G) behind an imputation (paper: 100; ours: a laptop's)
@@ -155,7 +157,7 @@ class Config:
             "weight_decay",
         ):  # fmt: skip
             _check_number(name, getattr(self, name), least=0.0)
-        for name in ("acyclicity_ramp", "max_drop_rate", "edge_prior", "absent_below", "unjoined_weight"):
+        for name in ("acyclicity_ramp", "edge_prior", "absent_below", "unjoined_weight"):
             _check_number(name, getattr(self, name), least=0.0, most=1.0)
         if self.n_knots:
             check_whole_number("n_knots", self.n_knots)
@@ -166,6 +168,8 @@ class Config:
             raise InputError(f"structure is {self.structure!r}: use one of {', '.join(map(repr, STRUCTURES))}")
         if self.edge_learning_rate is not None:
             _check_number("edge_learning_rate", self.edge_learning_rate, above=0.0)
+        if self.max_drop_rate is not None:
+            _check_number("max_drop_rate", self.max_drop_rate, least=0.0, most=1.0)
         if self.initial_edge_probability is not None:
             _check_number("initial_edge_probability", self.initial_edge_probability, above=0.0, below=1.0)
         if self.acyclicity_on not in ("probabilities", "sample"):
@@ -192,6 +196,11 @@ class Config:
         starts = (0, *ends.values())
         phases = (Phase(name, start, end) for (name, end), start in zip(ends.items(), starts, strict=False))
         return tuple(phase for phase in phases if phase.first < phase.end)
+
+    def drop_rate(self, *, equations: bool) -> float:
+        if self.max_drop_rate is not None:
+            return self.max_drop_rate
+        return 0.7 if equations else 0.99
 
     def learning_rates(self, phase: Phase) -> tuple[float, float]:
         """Of the networks, and of the edge posterior."""
@@ -284,7 +293,6 @@ _PAPER = Config(
     epochs=300,
     learning_rate=1e-3,
     min_batches=1,
-    epoch_steps=1,
     standardise=False,
     shared_networks=True,
     max_drop_rate=0.99,

@@ -95,7 +95,7 @@ class _Run:
         self.sums = torch.zeros(len(TERMS), model.n_members, dtype=torch.float64, device=self.device)
         self.totals = self.sums  # those of all processes
         self.weights = LossWeights(*(torch.zeros(model.n_members, device=self.device) for _ in range(4)))
-        self.max_rate = self._of_members(lambda config: config.max_drop_rate)
+        self.max_rate = self._of_members(lambda config: config.drop_rate(equations=model.equations is not None))
         self.optimizer: torch.optim.AdamW | None = None
         self.runner: StepRunner | None = None
         self._inputs: dict[int, StepInputs] = {}
@@ -129,7 +129,7 @@ class _Run:
             self.data = replace(self.data, held_out=self.config.held_out_rows, resampled=not self.data.of_members)
         rows = self.config.equation_batch_rows(self.data.n_rows) if phase.of_equations else self.batch_rows
         self.n_steps = self.data.n_steps(rows)
-        self.n_passes = -(-self.config.epoch_steps // self.n_steps)
+        self.n_passes = -(-self.config.epoch_steps // self.n_steps) if self.model.equations is not None else 1
         self.runner, self._inputs = None, {}  # and what it holds of the other processes
         self.optimizer = phase_optimizer(self.model, phase)
         if self.state.optimizer is not None:  # perhaps from another device: its numbers count, not its settings
