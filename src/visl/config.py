@@ -103,7 +103,7 @@ class Config:
     edge_cost: float = 0.005  # nats that an edge must be worth in every row (ours)
     edge_dropout: float = 0.1  # share of a sampled graph's edges left out, so that networks know smaller graphs (ours)
     settled_dropout: float = 0.25  # the same once the graph is settled: a pruned edge must be missed honestly (ours)
-    held_out_rows: float = 0.1  # share of the rows on which settled edges must prove their worth (ours)
+    held_out_rows: float = 0.1  # share of the rows that equations never learn from, to judge edges by (ours)
 
     # -- prior and posterior
     edge_prior: float = 0.05  # prior probability of each edge (paper)

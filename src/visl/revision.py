@@ -1,4 +1,4 @@
-"""Which edges of a settled graph stay, and which candidates join it: those that held-out rows are worse without."""
+"""Which edges of a settled graph stay, and which candidates join it: those that rows are worse predicted without."""
 
 from __future__ import annotations
 
