@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 
+import visl
 from visl.errors import InputError
 from visl.experiments.methods import structure
 from visl.experiments.methods.structure_shared import Columns
@@ -209,3 +210,10 @@ def test_random_edges_are_a_dag_of_the_prior_density_and_need_no_data() -> None:
     assert abs(edges.sum() - 0.05 * 4950) < 4 * np.sqrt(0.05 * 0.95 * 4950)
     assert (edges == edges_of(structure.random_edges, given)).all()
     assert (edges != edges_of(structure.random_edges, given, seed=1)).any()
+
+
+def test_our_own_methods_need_no_installed_distribution(monkeypatch):
+    from visl.experiments.methods import structure_shared
+
+    monkeypatch.setattr(structure_shared.importlib.metadata, "version", lambda name: pytest.fail("asked for"))
+    assert structure_shared.version_of("visl", "ges") == visl.__version__

@@ -17,6 +17,7 @@ from types import ModuleType
 import numpy as np
 import torch
 
+import visl
 from visl.errors import InputError
 from visl.experiments.problem import Answer, BoolArray, FloatArray, IntArray, Problem, Run, Structure
 
@@ -68,7 +69,9 @@ def learn_structure(
 
 
 def version_of(library: str, method: str) -> str:
-    """Of the installed distribution."""
+    """Of the installed distribution; of this package even where it is used without being installed."""
+    if library == "visl":
+        return visl.__version__
     try:
         return importlib.metadata.version(library)
     except importlib.metadata.PackageNotFoundError as error:
