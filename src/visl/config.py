@@ -88,9 +88,7 @@ class Config:
     mark_observed: bool = True  # the encoder is told which cells are gaps (ours), else only what enters for them
     standardise: bool = True  # networks see values less their column's mean, in units of its deviation (ours)
     n_knots: int = 24  # places where the curve of a continuous value may bend at once (ours); 0: none (paper)
-    shared_networks: bool = (
-        False  # without groups one encoder and one read-out serve all columns (paper's simpler form)
-    )
+    shared_networks: bool = False  # without groups one encoder and one read-out serve all columns (paper's short form)
 
     # -- how stage 1 learns the graph
     # "latent": from the paper's latent vectors; "equations": each group predicted from the values of its parents alone
