@@ -63,7 +63,7 @@ def test_presets_carry_the_papers_numbers(preset):
 
 
 def test_every_preset_is_checked_here():
-    assert set(PRESETS) == {"default", *PAPER}
+    assert set(PRESETS) == {"default", "best", *PAPER}
     assert PRESETS["default"] == Config()
 
 

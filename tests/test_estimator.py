@@ -465,7 +465,6 @@ def test_saved_prior_knowledge_comes_back(frame: pd.DataFrame, tmp_path: Any) ->
         ({"n_members": 0}, "n_members is 0: give a whole number of at least 1"),
         ({"n_members": 2.5}, "n_members is 2.5: give a whole number of at least 1"),
         ({"n_members": True}, "n_members is True: give a whole number of at least 1"),
-        ({"n_members": None}, "n_members is None: give a whole number of at least 1"),
         ({"learning_rate": -1.0}, "learning_rate is -1.0"),
         ({"edge_threshold": 1.5}, "edge_threshold is 1.5"),
         ({"device": "gpu7"}, "device 'gpu7'.*'cpu'"),

@@ -13,9 +13,10 @@ from visl import VISL
 from visl.batches import TrainingData
 from visl.graph.posterior import DirectedPosterior, EdgePosterior
 from visl.inference import AskedCells, Imputer
+from visl.nets.layout import Cells
 from visl.revision import Gains, optimism, pooled, revise
 from visl.schema import BINARY, CATEGORICAL, CONTINUOUS, ORDINAL
-from visl.standardising import standardise
+from visl.standardising import _tails, standardise
 from visl.steps import Alone
 from visl.table import Table
 from visl.training import Interrupted, train
@@ -93,11 +94,11 @@ def test_units_of_a_column_do_not_matter():
 
 
 def test_knots_lie_at_quantiles_and_fewer_where_there_are_few_cells():
-    values = np.linspace(0, 1, 301)[:, None] ** 2
+    values = np.linspace(0, 1, 301)[:, None] ** 1.2
     observed = np.ones((301, 1), bool)
     model = model_of(variable_wise(CONTINUOUS), n_knots=5)
     standardise(model, TrainingData([Table.from_dense(values, observed)]), Alone())
-    expected = (np.linspace(0, 1, 5) ** 2 - values.mean()) / values.std()
+    expected = (np.linspace(0, 1, 5) ** 1.2 - values.mean()) / values.std()
     for encoder in (model.encoder, model.equations.encoder):
         np.testing.assert_allclose(encoder.curves.knots[0, 0].numpy(), expected, atol=1e-5)
     observed[160:] = False  # 160 cells: three knots of at least 50 each, the others are far away
@@ -105,6 +106,33 @@ def test_knots_lie_at_quantiles_and_fewer_where_there_are_few_cells():
     knots, seen = model.encoder.curves.knots[0, 0].numpy(), values[:160]
     np.testing.assert_allclose(knots[:3], (np.quantile(seen, [0, 0.5, 1]) - seen.mean()) / seen.std(), atol=1e-5)
     assert (knots[3:] >= 1e6).all()
+
+
+def test_long_tails_by_hand():
+    """Quantiles 1, 2, 5: 1 - 1/2, 2 - 1/2 and 5 - 1/2 are half, 1 1/2 and 4 1/2, each three times the one before."""
+    quantiles = np.array([[1.0, 2.0, 5.0], [-5.0, -2.0, -1.0], [1.0, 2.0, 3.1], [0.0, 0.0, 5.0], [2.0, 2.0, 2.0]])
+    side, offset, unit, centre, spread = np.stack(_tails(*quantiles.T))
+    assert side.tolist() == [1, -1, 0, 1, 0]
+    assert offset.tolist() == pytest.approx([-0.5, -0.5, 0, 0.05, 0])
+    assert unit.tolist() == pytest.approx([0.5, 0.5, 1, 0.05, 1])
+    assert centre.tolist() == pytest.approx([np.arcsinh(3), -np.arcsinh(3), 0, np.arcsinh(1), 0])
+    above = (np.arcsinh(9) - np.arcsinh(1)) / 3.29
+    assert spread.tolist() == pytest.approx([above, above, 1, (np.arcsinh(101) - np.arcsinh(1)) / 3.29, 1])
+
+
+def test_equations_see_a_log_normal_column_as_a_normal_one_and_others_as_they_are():
+    normal = np.random.default_rng(0).normal(size=(3000, 3))
+    values = np.stack([np.exp(normal[:, 0]), -np.exp(normal[:, 1]), normal[:, 2]], 1)
+    model, table = model_of(variable_wise(*[CONTINUOUS] * 3)), Table.from_dense(values, np.ones(values.shape, bool))
+    standardise(model, TrainingData([table]), Alone())
+    rows, columns = (torch.from_numpy(x) for x in (table.row_of_cell, table.columns.astype(np.int64)))
+    cells = Cells(rows, columns, torch.from_numpy(table.values), len(values))
+    seen = model.for_equations(cells).value.view(-1, 3).numpy()
+    for j, of_column in enumerate((normal[:, 0], -normal[:, 1], normal[:, 2])):
+        assert np.corrcoef(seen[:, j], of_column)[0, 1] > 0.99
+    assert np.abs(seen.mean(0)).max() < 0.1
+    assert seen.std(0) == pytest.approx(np.ones(3), abs=0.05)
+    np.testing.assert_array_equal(seen[:, 2], model.standardised(cells).value.view(-1, 3).numpy()[:, 2])
 
 
 def test_nothing_is_standardised_in_the_papers_form():

@@ -25,16 +25,17 @@ class TrainingData:
     """The tables that this process trains on, one after the other.
 
     They are parts of one data set, which all members share: one part, or several of which other processes may hold
-    some. Or, with `of_members`, each is the data set of one member.
+    some. Or, with `of_members`, each is the data set of `members_each` members that follow each other.
     """
 
     tables: Sequence[Table]
     of_members: bool = False
+    members_each: int = 1
     parts: Sequence[int] = (0,)  # which parts of the data set the tables are
     part_sizes: Sequence[int] | None = None  # rows of every part, wherever it is; None: all parts are here
     share: tuple[int, int] = (0, 1)  # (process, processes) that all have these tables: each takes its share of a batch
     held_out: float = 0.0  # share of the rows of each part, chosen for each member by its seed, that are left out
-    resampled: bool = False  # members but the first draw as many rows as they have from them, with replacement
+    resampled: bool = False  # members but a data set's first draw as many rows as they have, with replacement
 
     def __post_init__(self) -> None:
         if self.of_members and len({table.n_rows for table in self.tables}) > 1:
@@ -60,6 +61,14 @@ class TrainingData:
 
     def _n_held_out(self, size: int) -> int:
         return min(size - 1, round(self.held_out * size))
+
+    def table_of(self, k: int, part: int) -> Table:
+        """Member k's own, or this part of all members'."""
+        return self.tables[k // self.members_each if self.of_members else list(self.parts).index(part)]
+
+    def _is_first(self, k: int) -> bool:
+        """Whether member k is the first of its data set."""
+        return k % self.members_each == 0 if self.of_members else k == 0
 
     def held_out_rows(self, k: int, seed: int, part: int) -> Tensor:
         """Of member k, as positions in the table of this part, or in the member's own, in random order."""
@@ -107,8 +116,8 @@ class TrainingData:
             order = torch.randperm(size, generator=rng)
             if self.held_out:
                 rows = self._shuffled(self._whole_sizes[part], seed, part)[:size]
-                order = (self._drawn(rows, seed, part) if self.resampled and k else rows)[order]
-            order = order + first_rows[k if self.of_members else i]
+                order = (self._drawn(rows, seed, part) if self.resampled and not self._is_first(k) else rows)[order]
+            order = order + first_rows[k // self.members_each if self.of_members else i]
             pieces.append([order[size * t // n_steps : size * (t + 1) // n_steps] for t in range(n_steps)])
         return [torch.cat(parts) if len(parts) > 1 else parts[0] for parts in zip(*pieces, strict=True)]
 

@@ -98,7 +98,8 @@ class Config:
     equation_learning_rate: float = 8e-3  # Adam, of the equations' networks (ours)
     equation_edge_learning_rate: float = 0.01  # Adam, of the edge posterior that is learned with them (ours)
     graphs_per_step: int = 2  # sampled graphs, each for its share of a batch's rows (ours)
-    edge_cost: float = 0.005  # nats that an edge must be worth in every row (ours)
+    edge_cost: float = 0.005  # nats that an edge must be worth in every row (ours) ...
+    level_edge_cost: float = 0.5  # ... or, if that is less, in all rows together, where it leads to levels (ours)
     edge_dropout: float = 0.1  # share of a sampled graph's edges left out, so that networks know smaller graphs (ours)
     settled_dropout: float = 0.25  # the same once the graph is settled: a pruned edge must be missed honestly (ours)
     held_out_rows: float = 0.1  # share of the rows that equations never learn from, to judge edges by (ours)
@@ -123,6 +124,7 @@ class Config:
     acyclicity_on: str = "probabilities"  # "probabilities" (authors) or "sample" (paper)
 
     # -- training
+    n_members: int = 1  # models from different seeds, trained side by side, whose predictions are pooled (ours)
     epochs: int = 200  # half of them for each stage (paper: 300; ours: a laptop's)
     batch_size: int = 100  # rows (paper) ...
     min_batches: int = 10  # ... but fewer in a small table, so that a pass over it has this many steps (ours)
@@ -137,12 +139,14 @@ class Config:
 
     # -- inference
     n_draws: int = 30  # Monte-Carlo draws of (Z, G) behind an imputation (paper: 100; ours: a laptop's)
-    calibrate_noise: bool = True  # spread of continuous draws from held-out residuals, else continuous_variance (ours)
+    # Spread of continuous draws from the residuals of hidden cells, where a value is a single Gaussian (ours), else
+    # continuous_variance.
+    calibrate_noise: bool = True
 
     def __post_init__(self) -> None:
         for name in (
             "latent_dim", "message_steps", "equation_dim", "epoch_steps", "graphs_per_step", "mixture_components",
-            "epochs", "batch_size", "min_batches", "n_draws",
+            "n_members", "epochs", "batch_size", "min_batches", "n_draws",
         ):  # fmt: skip
             check_whole_number(name, getattr(self, name))
         for name in (
@@ -152,7 +156,7 @@ class Config:
             _check_number(name, getattr(self, name), above=0.0)
         for name in (
             "kl_latent_weight", "kl_edges_weight", "acyclicity_weight", "acyclicity_start_epoch", "edge_cost",
-            "weight_decay",
+            "level_edge_cost", "weight_decay",
         ):  # fmt: skip
             _check_number(name, getattr(self, name), least=0.0)
         for name in ("acyclicity_ramp", "edge_prior", "absent_below", "unjoined_weight"):
@@ -194,6 +198,10 @@ class Config:
         starts = (0, *ends.values())
         phases = (Phase(name, start, end) for (name, end), start in zip(ends.items(), starts, strict=False))
         return tuple(phase for phase in phases if phase.first < phase.end)
+
+    @property
+    def calibrates_noise(self) -> bool:
+        return self.calibrate_noise and self.mixture_components == 1
 
     def drop_rate(self, *, equations: bool) -> float:
         if self.max_drop_rate is not None:
@@ -301,6 +309,8 @@ _PAPER = Config(
 
 PRESETS: dict[str, Config] = {
     "default": Config(),
+    # Time is no object.
+    "best": Config(latent_dim=64, epochs=400, n_members=5, n_draws=100),
     # Paper, section 5.1 and appendix C.
     "paper-synthetic": replace(_PAPER, latent_dim=256, initial_edge_probability=0.5),
     # Paper, section 5.2: a smaller model, smaller batches, more epochs.

@@ -20,7 +20,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from visl import store
 from visl.batches import TrainingData, member_seeds
-from visl.config import Config, check_whole_number
+from visl.config import Config
 from visl.data.align import match_log, match_table
 from visl.data.codec import describe_constants, encode
 from visl.data.frames import arranged, fill, probability_frame
@@ -42,7 +42,7 @@ from visl.steps import Alone, Engine, find_device
 from visl.training import Interrupted, TrainingState, train
 
 # Settings of the constructor that a preset fills in when they are None.
-PRESET_SETTINGS = ("epochs", "batch_size", "learning_rate", "latent_dim", "message_steps", "n_draws")
+PRESET_SETTINGS = ("epochs", "batch_size", "learning_rate", "latent_dim", "message_steps", "n_draws", "n_members")
 
 
 def _has_discrete_columns(model: VISL) -> bool:
@@ -70,10 +70,11 @@ class VISL(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         names, "settings": {setting of `visl.config.Config`: value}}.
     epochs, batch_size, learning_rate, latent_dim, message_steps, n_draws : numbers or None
         None: from the preset.
-    n_members : int
+    n_members : int or None
         Models from different seeds, trained side by side. Edge probabilities are their means, with the spread between
         the members beside them, and imputations are drawn from all of them alike. Between single columns, members but
-        the first learn their graph from rows drawn with replacement: they differ where the data cannot tell.
+        the first learn their graph from rows drawn with replacement: they differ where the data cannot tell. None: from
+        the preset.
     edge_threshold : float
         `graph_` holds edges more probable than this; between single columns, whose two directions exclude each other,
         pairs whose directions together are, in the likelier direction.
@@ -109,7 +110,7 @@ class VISL(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         latent_dim: int | None = None,
         message_steps: int | None = None,
         n_draws: int | None = None,
-        n_members: int = 1,
+        n_members: int | None = None,
         edge_threshold: float = 0.5,
         random_state: Any = None,
         device: str = "auto",
@@ -165,14 +166,14 @@ class VISL(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
             data = self._prepare(X, set_aside, engine)
             state = None if checkpoint is None else engine.agree(lambda: self._go_on_from(checkpoint))
             on_start()
-            seeds = member_seeds(self.seed_, self.n_members)
+            seeds = member_seeds(self.seed_, self.model_.n_members)
             begun = time.monotonic()
             history = train(
                 self.model_, data, seeds=seeds, state=state, on_epoch=on_epoch, should_stop=should_stop, keep=keep,
                 engine=engine,
             )  # fmt: skip
             self.training_seconds_ = time.monotonic() - begun  # of this process, from the table's understanding on
-            if self.model_.config.calibrate_noise:
+            if self.model_.config.calibrates_noise:
                 self._calibrate(data, engine)
             self._finish(history)
         except Interrupted:
@@ -206,7 +207,7 @@ class VISL(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         self.set_aside_ = list(set_aside)
         self.n_rows_ = prepared.n_rows
         self.notices_ = describe_constants(schema)
-        rngs = [torch.Generator().manual_seed(seed) for seed in member_seeds(self.seed_, self.n_members)]
+        rngs = [torch.Generator().manual_seed(seed) for seed in member_seeds(self.seed_, config.n_members)]
         self.model_ = VislModel(schema, config, prior, rngs).to(find_device(self.device))
         return prepared.data
 
@@ -219,7 +220,6 @@ class VISL(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
 
     def _config(self) -> Config:
         check_threshold(self.edge_threshold)
-        check_whole_number("n_members", self.n_members)
         return config_of(self.preset, {name: getattr(self, name) for name in PRESET_SETTINGS})
 
     def _finish(self, history: list[dict[str, float]]) -> None:

@@ -26,7 +26,7 @@ class LossWeights:
 
     kl_latent: Tensor
     kl_edges: Tensor  # of KL(G), once for the whole table
-    edges: Tensor  # of every edge, once for the whole table
+    edge_cost: Tensor  # of what the edges cost in a row
     acyclicity: Tensor  # once for the whole table
 
 
@@ -35,7 +35,7 @@ class GraphTerms:
     """The terms that count once for the whole data set; each (K,)."""
 
     kl_edges: Tensor
-    edges: Tensor  # expected number of edges
+    edge_cost: Tensor  # of the expected edges, in nats a row
     acyclicity: Tensor
 
 
@@ -53,7 +53,7 @@ class ElboTerms:
         rows = self.nll + weights.kl_latent * self.kl_latent
         graph = (
             weights.kl_edges * self.graph.kl_edges
-            + weights.edges * self.graph.edges
+            + weights.edge_cost * self.graph.edge_cost
             + weights.acyclicity * self.graph.acyclicity
         )
         return rows + self.n_rows / n_rows_total * graph
@@ -68,6 +68,7 @@ class VislModel(nn.Module):
 
     centre: Tensor  # (K, D) of the scaled values, which all networks see standardised by it ...
     spread: Tensor  # (K, D) ... and this
+    edge_cost: Tensor  # (M,) of an edge to each group, in nats a row, as training sets it
     noise_variance: Tensor  # (K, D) of continuous draws, scaled values, beyond that of their components
 
     def __init__(
@@ -104,6 +105,7 @@ class VislModel(nn.Module):
         noise = config.continuous_variance if config.mixture_components == 1 else 0.0
         self.register_buffer("centre", torch.zeros(K, D))
         self.register_buffer("spread", torch.ones(K, D))
+        self.register_buffer("edge_cost", torch.zeros(M), persistent=False)
         self.register_buffer("noise_variance", torch.full((K, D), noise))
 
     @property
@@ -123,13 +125,15 @@ class VislModel(nn.Module):
         """Each member as a model of its own, with copies of its tensors; a single one is this model itself."""
         if self.n_members == 1:
             return [self]
-        return [self._member(k) for k in range(self.n_members)]
+        return [self.some(slice(k, k + 1)) for k in range(self.n_members)]
 
-    def _member(self, k: int) -> VislModel:
-        member = VislModel(self.schema, self.configs[k], self.edges.prior[k].cpu(), torch.Generator())
-        member.to(self.noise_variance.device, self.noise_variance.dtype)
-        member.load_state_dict({name: tensor[k : k + 1] for name, tensor in self.state_dict().items()})
-        return member
+    def some(self, members: slice) -> VislModel:
+        """These members as a model of their own, with copies of their tensors."""
+        configs = self.configs[members]
+        model = VislModel(self.schema, configs, self.edges.prior[members].cpu(), [torch.Generator()] * len(configs))
+        model.to(self.noise_variance.device, self.noise_variance.dtype)
+        model.load_state_dict({name: tensor[members] for name, tensor in self.state_dict().items()})
+        return model
 
     def forward(
         self,
@@ -147,9 +151,9 @@ class VislModel(nn.Module):
         noise: (K, B, M, d) standard normal, of the latent vectors; uniform: (K, S, M, M) on [0, 1], of the edges.
         graph: the graph's terms, if they are known already.
         """
-        cells = self.standardised(cells)
         if phase.of_equations:
-            return self._equation_terms(cells, uniform, graph)
+            return self._equation_terms(self.for_equations(cells), uniform, graph)
+        cells = self.standardised(cells)
         mean, log_variance = self.encoder(cells, shown)
         edges = self.edges.soften(uniform[:, 0])
         z = self._latent(mean, log_variance, noise)
@@ -168,6 +172,11 @@ class VislModel(nn.Module):
         centre, spread = self.centre.flatten()[cells.column], self.spread.flatten()[cells.column]
         return replace(cells, value=(cells.value - centre) / spread)
 
+    def for_equations(self, cells: Cells) -> Cells:
+        """As the equations see them."""
+        assert self.equations is not None
+        return self.equations.tails(self.standardised(cells))
+
     def components(self, output: KindOutput) -> tuple[Tensor, Tensor, Tensor]:
         """Log-weights, means and variances of continuous read-outs, on the scaled values; each (S, cells, C)."""
         log_weight, mean, variance = output.likelihood.components(output.units)
@@ -185,7 +194,8 @@ class VislModel(nn.Module):
         """edges: (K, M, M), a sample"""
         probabilities = self.edges.probabilities()
         penalised = edges if self.config.acyclicity_on == "sample" else probabilities
-        return GraphTerms(self.edges.kl(), probabilities.sum((-2, -1)), dag_penalty(penalised))
+        cost = (probabilities.sum(-2) * self.edge_cost).sum(-1)
+        return GraphTerms(self.edges.kl(), cost, dag_penalty(penalised))
 
     def frozen_graph_terms(self) -> GraphTerms | None:
         """The graph's terms where they are the same in every step, because q(G) is no longer learned; else None."""

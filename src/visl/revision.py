@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -11,31 +13,35 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from visl.additive import AdditiveFits, log_densities
 from visl.batches import CellStore, TrainingData
+from visl.graph.acyclicity import find_cycle
 from visl.graph.posterior import DirectedPosterior
 from visl.model import VislModel
 from visl.nets.equations import StructuralEquations
-from visl.schema import CONTINUOUS
+from visl.schema import CONTINUOUS, Schema
 from visl.steps import Engine
 from visl.table import Table
 
-MOST_ROWS = 2000  # of the learned and of the held-out rows, that are looked at
+MOST_ROWS = 5000  # of the learned and of the held-out rows, that are looked at
 FLOATS_AT_ONCE = 1 << 22
-# What an edge must be worth to a column of numbers or of levels: by so many standard errors more than so many nats a
-# row, which it may seem worth by the networks' imperfect training alone. Curves fit levels without that.
-LEAST_GAIN = {True: 0.02, False: 0.001}  # of numbers: True
-STANDARD_ERRORS = {True: 3.0, False: 0.0}
+# What an edge must be worth: more than so many nats a row, by so many standard errors. Networks of numbers are never
+# quite trained to the end, and false edges still seem worth something to them; curves of levels and fits are.
+NUMBERS, LEVELS, FITS = (0.02, 3.0), (0.0, 0.0), (0.0, 2.0)
+ROWS_OF_A_PARENT = 40  # with fewer, fits say little ...
+MOST_PARENTS = 12  # ... and with more, they take long
 FEWEST_ROWS = 20  # what fewer rows would have to judge stays as it is
 LARGEST_GAIN = 1.0  # nats that one row may count for: a few rows far outside must not decide
 
 BoolArray = NDArray[np.bool_]
 FloatArray = NDArray[np.float64]
+IntArray = NDArray[np.intp]
 
 
 def revise(model: VislModel, data: TrainingData, seeds: Sequence[int], engine: Engine) -> None:
     """Decide the edges of settled graphs: with a gain of g +- s nats a row, an edge has the probability
 
-    Phi((g - LEAST_GAIN) / s - STANDARD_ERRORS).
+    Phi((g - least) / s - errors), see NUMBERS, LEVELS and FITS.
 
     Of every group the weakest parent below 1/2 goes, one at a time, then the best candidate above 1/2 joins, until
     nothing changes. On the largest part of the data, by the first process that has it.
@@ -43,11 +49,20 @@ def revise(model: VislModel, data: TrainingData, seeds: Sequence[int], engine: E
     assert isinstance(model.edges, DirectedPosterior)
     largest, found = int(np.argmax(data.sizes)), None
     if largest in data.parts:
-        members = zip(model.members(), seeds, strict=True)
-        found = [_Judge(m, data, k, seed, largest).probabilities().tolist() for k, (m, seed) in enumerate(members)]
+
+        def judged(k: int, member: VislModel) -> list[list[float]]:
+            return _Judge(member, data, k, seeds[k], largest).probabilities().tolist()
+
+        with ThreadPoolExecutor(_n_threads()) as pool:
+            found = list(pool.map(judged, *zip(*enumerate(model.members()), strict=True)))
     everywhere = engine.gather(found)
     probabilities = torch.tensor(next(p for p in everywhere if p is not None), dtype=model.edges.decided.dtype)
     model.edges.decided.copy_(probabilities)
+
+
+def _n_threads() -> int:
+    """Members are judged side by side on the CPU; what one holds is soon given back."""
+    return min(8, os.cpu_count() or 1)
 
 
 class _Rows:
@@ -59,7 +74,7 @@ class _Rows:
         store = CellStore(TrainingData([table]), member.schema, 1, member.noise_variance.device)
         every = torch.arange(table.n_rows)[None]
         with torch.no_grad():
-            self.cells = member.standardised(store.batch(every.to(store.device), store.exact_shape(every)))
+            self.cells = member.for_equations(store.batch(every.to(store.device), store.exact_shape(every)))
             self.seen = self.equations.seen(self.cells)[0].bool()  # (B, M)
             self.sent = self.equations.encoder.encode(self.cells)  # (1, B, M, d)
 
@@ -68,14 +83,30 @@ class _Rows:
 
         (M, M), (S, M, M) -> three of (S, M)
         """
-        both = torch.from_numpy(graph | variants).to(self.seen.device)
-        usable = (self.seen & ((~self.seen).float() @ both.float() < 0.5)).float()  # (S, B, M)
+        usable = self.usable(graph | variants)  # (S, B, M)
         gain = self._log_prob(graph[None], usable) - self._log_prob(variants, usable)
         gain = gain.clamp(-LARGEST_GAIN, LARGEST_GAIN) * usable
         n = usable.sum(1)
         mean = gain.sum(1) / n.clamp(min=1)
         variance = (gain.square().sum(1) / n.clamp(min=1) - mean.square()).clamp(min=0)
         return Gains(*(x.cpu().double().numpy() for x in (mean, variance, n)))
+
+    def log_prob(self, graph: BoolArray) -> FloatArray:
+        """Of each row's groups; NaN where a group or a parent of it is not seen.  (M, M) -> (B, M)"""
+        usable = self.usable(graph)
+        found = self._log_prob(graph[None], usable[None])[0]
+        return torch.where(usable > 0, found, torch.nan).cpu().double().numpy()
+
+    def dense(self) -> FloatArray:
+        """(B, D), NaN in gaps"""
+        values = np.full((len(self.seen), self.equations.n_columns), np.nan)
+        values[self.cells.row.cpu().numpy(), self.cells.column.cpu().numpy()] = self.cells.value.cpu().numpy()
+        return values
+
+    def usable(self, graphs: BoolArray) -> Tensor:
+        """1 where a group is seen with all its parents.  (..., M, M) -> (..., B, M)"""
+        parents = torch.from_numpy(graphs).to(self.seen.device).float()
+        return (self.seen & ((~self.seen).float() @ parents < 0.5)).to(self.sent.dtype)
 
     def _log_prob(self, graphs: BoolArray, usable: Tensor) -> Tensor:
         """Of every row's groups given their parents.  (1 or S, M, M), (S, B, M) -> (S, B, M)"""
@@ -125,11 +156,15 @@ def pooled(learned: Gains, held_out: Gains, too_much: float) -> Gains:
 
 
 class _Judge:
-    """The settled graph of one member, the rows that it has learned from, and those that it has not."""
+    """The settled graph of one member, the rows that it has learned from, and those that it has not.
+
+    Networks know many graphs a little. What a column is worth beside others that tell nearly the same, they know too
+    roughly: there exact fits of smooth functions judge (`AdditiveFits`), if they predict the group as well as networks.
+    """
 
     def __init__(self, member: VislModel, data: TrainingData, k: int, seed: int, part: int) -> None:
         assert isinstance(member.edges, DirectedPosterior)
-        table = data.tables[k if data.of_members else list(data.parts).index(part)]
+        table = data.table_of(k, part)
         held_out = data.held_out_rows(k, seed, part)
         learned = data.learned_rows(k, seed, part)
         # Any of them, wherever they stand in the table.
@@ -139,17 +174,41 @@ class _Judge:
         with torch.no_grad():
             self.found = member.edges.found()[0].cpu().double().numpy()
         self.too_much: float | None = None  # of the settled graph's edges, which are judged first
-        share = member.edges.decided[0].cpu().numpy()
-        self.graph, self.candidates = share > 0.5, share > 0
+        self.graph = member.edges.most_probable()[0]
+        self.candidates = member.edges.decided[0].cpu().numpy() > 0
         self.required = (member.edges.prior[0] == 1).cpu().numpy()
-        of_numbers = np.zeros(len(share), bool)
-        of_numbers[
-            [m for c, m in zip(member.schema.columns, member.schema.group_of, strict=True) if c.kind == CONTINUOUS]
-        ] = True
+        self.can_turn = member.edges.learned[0].cpu().numpy()  # whether prior knowledge leaves open that an edge exists
+        rows = np.concatenate([rows.dense() for rows in (self.learned, self.held_out)])
+        self.fits = _GroupFits(rows, member.schema)
+        self.by_fits, numbers = self._judged_by_fits(), member.schema.has_numbers  # (M,)
         # (M,) of the edges to each group
-        self.least, self.errors = (
-            np.where(of_numbers, rule[True], rule[False]) for rule in (LEAST_GAIN, STANDARD_ERRORS)
-        )
+        judges = [FITS if fits else NUMBERS if has else LEVELS for has, fits in zip(numbers, self.by_fits, strict=True)]
+        self.least, self.errors = np.array(judges).T
+        # Fits start from all candidates where rows suffice, since several may be worth something only together.
+        widest = np.where(self._rows_for(self.graph), self.graph, False)
+        widest = np.where(self._rows_for(self.candidates), self.candidates, widest)
+        self.start = np.where(self.by_fits, widest, self.graph) | self.required
+
+    def _judged_by_fits(self) -> BoolArray:
+        """(M,) whether fits predict a group, given its parents in the settled graph, as well as networks or nearly so.
+
+        In held-out rows, or in all if hardly one has all parents.
+        """
+        networks = np.concatenate([rows.log_prob(self.graph) for rows in (self.learned, self.held_out)])
+        is_held_out = np.arange(len(networks)) >= len(self.learned.seen)
+        result: BoolArray = self.fits.possible & (self.graph.sum(0) <= MOST_PARENTS)
+        for j in np.flatnonzero(result):
+            better = networks[:, j] - log_densities(self.fits.residuals(int(j), self.graph[:, j]))
+            seen = ~np.isnan(better)
+            better = better[seen & is_held_out] if (seen & is_held_out).sum() >= FEWEST_ROWS else better[seen]
+            result[j] = len(better) >= FEWEST_ROWS and better.mean() <= 2 * better.std() / np.sqrt(len(better))
+        return result
+
+    def _rows_for(self, graph: BoolArray) -> BoolArray:
+        """(M,) whether a group has rows enough for fits of all its parents, and not too many parents."""
+        n_rows = sum(rows.usable(graph).sum(0).cpu().numpy() for rows in (self.learned, self.held_out))
+        n_parents = graph.sum(0)
+        return np.asarray((n_rows >= ROWS_OF_A_PARENT * n_parents) & (n_parents <= MOST_PARENTS))
 
     def probabilities(self) -> FloatArray:
         """(M, M)"""
@@ -162,11 +221,30 @@ class _Judge:
         as_found = as_found | as_found.T
         result[as_found] = self.found[as_found]
         against = np.where(self.candidates.T & ~self.candidates, 1 - result.T, 1.0)
-        return np.where(self.required, 1.0, np.minimum(result, against))
+        result = np.minimum(result, against)
+        for i, j in zip(*np.nonzero(graph), strict=True):
+            share = self._direction(graph, i, j)
+            if share is not None:
+                result[i, j], result[j, i] = share * result[i, j], (1 - share) * result[i, j]
+        return np.where(self.required, 1.0, result)
+
+    def _direction(self, graph: BoolArray, i: int, j: int) -> float | None:
+        """Probability that an edge leads i -> j and not j -> i, all others as they are, by how well fits predict both.
+
+        None where fits do not judge, or only one of the two is possible.
+        """
+        turned = graph.copy()
+        turned[i, j], turned[j, i] = False, True
+        if not (self.by_fits[i] and self.by_fits[j] and self.can_turn[j, i]) or find_cycle(turned) is not None:
+            return None
+        mean, variance, n = self.fits.worth_of_direction(graph, i, j)
+        if n < FEWEST_ROWS:
+            return None
+        return float(_probability(np.array([mean / max(1e-6, np.sqrt(variance / n))]))[0])
 
     def _revised(self) -> BoolArray:
         """Only groups whose parents have changed are judged again, and what has joined and left again is out."""
-        graph: BoolArray = self.graph | self.required
+        graph = self.start
         changed: BoolArray = np.ones(len(graph), bool)
         open_ = self.candidates.copy()
         while True:
@@ -196,14 +274,32 @@ class _Judge:
         inf: not asked, or not to be judged
         """
         scores = np.full(graph.shape, np.inf)
+        for i, j, gains in (
+            self._gains_by_networks(graph, asked & ~self.by_fits),
+            self._gains_by_fits(graph, asked & self.by_fits),
+        ):
+            error = np.sqrt(gains.variance / np.maximum(gains.n, 1)).clip(1e-6)
+            found = (gains.mean - self.least[j]) / error - self.errors[j]
+            scores[i, j] = np.where(gains.n >= FEWEST_ROWS, found, np.inf)
+        return scores
+
+    def _gains_by_fits(self, graph: BoolArray, asked: BoolArray) -> tuple[IntArray, IntArray, Gains]:
+        """The asked edges, from and to, and what each is worth."""
+        i, j = np.nonzero(asked)
+        gains = [self.fits.gain(to, graph[:, to], sender) for sender, to in zip(i, j, strict=True)]
+        return i, j, Gains(*np.array(gains).reshape(-1, 3).T)
+
+    def _gains_by_networks(self, graph: BoolArray, asked: BoolArray) -> tuple[IntArray, IntArray, Gains]:
+        """The same, by networks."""
         # (S, M): the s-th asked sender to every group, -1 where there are fewer
         n_asked = asked.sum(0)
-        if not n_asked.any():
-            return scores
         ordered = np.argsort(~asked, axis=0, kind="stable")[: n_asked.max()]
         sender = np.where(np.arange(len(ordered))[:, None] < n_asked, ordered, -1)
         s, j = np.nonzero(sender >= 0)
         i = sender[s, j]
+        if not len(i):
+            nothing = np.zeros(0)
+            return i, j, Gains(nothing, nothing, nothing)
         variants = np.repeat(graph[None], len(ordered), 0)  # the s-th changes the s-th asked edge of every group
         variants[s, i, j] ^= True
         sign = np.where(graph[i, j], 1.0, -1.0)  # of presence over absence
@@ -213,11 +309,48 @@ class _Judge:
         )
         if self.too_much is None:  # the same for all that comes
             self.too_much = optimism(learned, held_out)
-        gains = pooled(learned, held_out, self.too_much)
-        error = np.sqrt(gains.variance / np.maximum(gains.n, 1)).clip(1e-6)
-        found = (gains.mean - self.least[j]) / error - self.errors[j]
-        scores[i, j] = np.where(gains.n >= FEWEST_ROWS, found, np.inf)
-        return scores
+        return i, j, pooled(learned, held_out, self.too_much)
+
+
+class _GroupFits:
+    """Exact fits, where every group is a single column."""
+
+    def __init__(self, values: FloatArray, schema: Schema) -> None:
+        """values: (N, D), as equations see them, NaN in gaps"""
+        self.possible = np.array(schema.has_numbers) & (len(schema.groups) == len(schema.columns))  # (M,)
+        self.column = [schema.group_of.index(m) for m in range(len(schema.groups))]
+        self.fits = AdditiveFits(values, [column.kind == CONTINUOUS for column in schema.columns])
+
+    def residuals(self, group: int, parents: BoolArray) -> FloatArray:
+        """(N,); parents: (M,)"""
+        return self._fits(group, np.flatnonzero(parents))[0]
+
+    def gain(self, group: int, parents: BoolArray, changed: int) -> tuple[float, float, int]:
+        """Mean, variance and number of rows of what this parent is worth beside the others."""
+        return _summary(self._gain(group, parents, changed))
+
+    def worth_of_direction(self, graph: BoolArray, i: int, j: int) -> tuple[float, float, int]:
+        """The same, of i -> j over j -> i: what i is worth to j, less what j would be worth to i."""
+        return _summary(self._gain(j, graph[:, j], i) - self._gain(i, graph[:, i], j))
+
+    def _gain(self, group: int, parents: BoolArray, changed: int) -> FloatArray:
+        """(N,) of every row that sees all parents, else NaN"""
+        beside = np.flatnonzero(parents)
+        every = beside if parents[changed] else np.append(beside, changed)
+        found = self._fits(group, every)
+        if np.isnan(found[0]).all():
+            return found[0]
+        with_it, without = found[0], found[1 + int(np.flatnonzero(every == changed)[0])]
+        return log_densities(with_it) - log_densities(without)
+
+    def _fits(self, group: int, parents: IntArray) -> FloatArray:
+        """(1 + parents, N)"""
+        return self.fits.residuals(self.column[group], [self.column[m] for m in parents])
+
+
+def _summary(gain: FloatArray) -> tuple[float, float, int]:
+    seen = gain[~np.isnan(gain)].clip(-LARGEST_GAIN, LARGEST_GAIN)
+    return (float(seen.mean()), float(seen.var()), len(seen)) if len(seen) else (0.0, 0.0, 0)
 
 
 def _groups_of(edges: BoolArray) -> BoolArray:

@@ -56,6 +56,12 @@ class Schema:
         return tuple(index[column.group] for column in self.columns)
 
     @cached_property
+    def has_numbers(self) -> tuple[bool, ...]:
+        """Of each group, whether a column of it is continuous."""
+        groups = {column.group for column in self.columns if column.kind == CONTINUOUS}
+        return tuple(group in groups for group in self.groups)
+
+    @cached_property
     def position(self) -> dict[str | int, int]:
         return {column.name: i for i, column in enumerate(self.columns)}
 

@@ -215,5 +215,5 @@ class StepRunner:
 def _summed_terms(loss: Tensor, terms: ElboTerms) -> Tensor:
     """(terms, K); the data set's are weighted by the batch's rows, so that an epoch's sum / N is a mean."""
     of_rows = [loss, terms.nll, terms.kl_latent]
-    of_data = [terms.graph.kl_edges, terms.graph.edges, terms.graph.acyclicity]
+    of_data = [terms.graph.kl_edges, terms.graph.edge_cost, terms.graph.acyclicity]
     return torch.stack([*of_rows, *(term * terms.n_rows for term in of_data)]).detach().double()

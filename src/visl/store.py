@@ -20,7 +20,7 @@ from visl.model import VislModel
 from visl.schema import Schema
 from visl.training import TrainingState
 
-FORMAT_VERSION = 4  # 1: without members; 2: without equations; 3: not standardised
+FORMAT_VERSION = 5  # 1: without members; 2: without equations; 3: not standardised; 4: tails as they are
 MODEL_FILE, WEIGHTS_FILE, TRAINING_FILE = "visl-model.json", "weights.safetensors", "training.safetensors"
 
 

@@ -25,7 +25,7 @@ from visl.table import Table
 
 ONE_THREAD_BELOW = 100_000  # floats of a batch's latent vectors, K * B * M * d
 OTHERS_LOST = re.compile(r"gloo|nccl|connection|socket|store|timed? ?out", re.IGNORECASE)  # in torch's words
-TERMS = ("loss", "nll", "kl_latent", "kl_edges", "edges", "acyclicity")
+TERMS = ("loss", "nll", "kl_latent", "kl_edges", "edge_cost", "acyclicity")
 
 
 class Interrupted(Exception):
@@ -124,9 +124,12 @@ class _Run:
             standardise(self.model, self.all_data, self.engine)
         if self._at_new_phase:
             self._change_graph()
-        phase, self.data = self.phase, self.all_data
+        self.model.edge_cost.copy_(self._edge_cost())
+        phase, data = self.phase, self.all_data
+        self.data = data
         if phase.of_equations:  # members of an ensemble then disagree where the data cannot tell
-            self.data = replace(self.data, held_out=self.config.held_out_rows, resampled=not self.data.of_members)
+            resampled = not data.of_members or data.members_each > 1
+            self.data = replace(data, held_out=self.config.held_out_rows, resampled=resampled)
         rows = self.config.equation_batch_rows(self.data.n_rows) if phase.of_equations else self.batch_rows
         self.n_steps = self.data.n_steps(rows)
         self.n_passes = -(-self.config.epoch_steps // self.n_steps) if self.model.equations is not None else 1
@@ -227,6 +230,7 @@ class _Run:
             "stage": self.phase.stage,
             "epoch": state.epoch + 1,
             **dict(zip(TERMS, means.mean(1).tolist(), strict=True)),
+            "edges": self.model.edges.probabilities().detach().sum((-2, -1)).mean().item(),  # expected, now
             "acyclicity_weight": config.acyclicity_weight_at(state.epoch, self.phase, self.data.n_rows),
         }
         if self.model.n_members > 1:
@@ -251,8 +255,13 @@ class _Run:
         self.weights.kl_edges.copy_(
             self._of_members(lambda c: c.kl_edges_weight / (M if c.kl_edges_over_groups else 1))
         )
-        self.weights.edges.copy_(self._of_members(lambda c: c.edge_cost * n_rows if phase.of_equations else 0.0))
+        self.weights.edge_cost.fill_(n_rows if phase.of_equations else 0.0)
         self.weights.acyclicity.copy_(self._of_members(lambda c: c.acyclicity_weight_at(epoch, phase, n_rows)))
+
+    def _edge_cost(self) -> Tensor:
+        """(M,) in nats a row"""
+        numbers, levels = self.config.edge_cost, self.config.level_edge_cost / self.all_data.n_rows
+        return torch.tensor([numbers if has else min(levels, numbers) for has in self.model.schema.has_numbers])
 
     def _of_members(self, number: Callable[[Config], float]) -> Tensor:
         return torch.tensor([number(config) for config in self.model.configs], device=self.device)

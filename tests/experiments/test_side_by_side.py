@@ -38,19 +38,23 @@ def answers(seed: int) -> Problem:
     return Problem(values[:50], values[50:], rows, columns, ("binary",) * 5, np.array([0, 0, 1, 2, 2]))
 
 
+COLUMNS = [synthetic.load(synthetic_cell(seed).data_set, None)[0] for seed in (0, 1)]
+
+
 @pytest.mark.parametrize(
-    ("problems", "preset"),
+    ("problems", "settings"),
     [
-        ([synthetic.load(synthetic_cell(seed).data_set, None)[0] for seed in (0, 1)], "paper-synthetic"),
-        ([answers(0), answers(1)], "default"),
+        (COLUMNS, {"preset": "paper-synthetic"}),
+        ([answers(0), answers(1)], {"preset": "default"}),
+        (COLUMNS, {"preset": "default", "n_members": 3, "epoch_steps": 1}),
     ],
-    ids=["columns", "groups"],
+    ids=["columns", "groups", "ensemble"],
 )
-def test_a_member_answers_as_it_would_alone(problems, preset):
-    runs = [Run(seed=seed, epochs=2, small=True) for seed in (3, 4)]
-    together = visl_side_by_side(problems, runs, preset=preset)
+def test_a_data_set_is_answered_as_it_would_be_alone(problems, settings):
+    runs = [Run(seed=seed, epochs=4, small=True) for seed in (3, 4)]
+    together = visl_side_by_side(problems, runs, **settings)
     for problem, run, answer in zip(problems, runs, together, strict=True):
-        alone = visl(problem, run, preset=preset)
+        alone = visl(problem, run, **settings)
         M = problem.n_groups
         assert answer.structure.probabilities.shape == (M, M)
         assert answer.structure.probabilities == pytest.approx(alone.structure.probabilities, abs=1e-4)
@@ -63,7 +67,7 @@ def test_a_member_answers_as_it_would_alone(problems, preset):
             # log p(0) of a binary cell is that of the probability that its mean is.
             assert np.exp(answer.imputation.log_density(values)) == pytest.approx(1 - answer.imputation.mean, abs=1e-3)
         assert answer.settings == alone.settings
-        assert answer.settings["epochs"] == 2
+        assert answer.settings["epochs"] == 4
 
 
 def test_groups_are_the_problem_s_own():

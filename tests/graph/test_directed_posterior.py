@@ -99,6 +99,7 @@ def test_pairs_two_edges_apart_are_candidates_once_settled():
     set_pair(edges, 0, 2, existence=-3.0, orientation=2.0)
     edges.settle(0.25)
     torch.testing.assert_close(edges.probabilities()[0], torch.tensor([[0, 0.75, 0.5], [0, 0, 0.75], [0, 0, 0]]))
+    assert edges.most_probable()[0].tolist() == [[False, True, False], [False, False, True], [False] * 3]
 
 
 def test_an_edge_that_has_become_improbable_is_gone_for_the_kernels():

@@ -91,6 +91,30 @@ def test_a_cell_counts_only_where_all_its_parents_are_seen():
     torch.testing.assert_close(model(cells, CHAIN[None, None])[0], -(log_prob * weight).sum())
 
 
+def test_where_hardly_a_row_has_all_parents_the_others_count_too():
+    model = equations()
+    values, observed = complete().to_dense()
+    observed[:5, 0] = False  # one row of six: it counts for 1 / .3 rows, the other five for what is left of six
+    cells = cells_in_double(Table.from_dense(values, observed))
+    log_prob = edge_by_edge(model, cells, CHAIN)
+    child = (cells.column == 1) | (cells.column == 2)
+    weight = torch.ones(len(cells.column), dtype=torch.float64)
+    weight[child] = (6 - 1 / 0.3) / 5
+    weight[child & (cells.row == 5)] = 1 / 0.3
+    torch.testing.assert_close(model(cells, CHAIN[None, None])[0], -(log_prob * weight).sum())
+
+
+def test_a_gap_is_sent_as_no_value_is():
+    model = equations(variable_wise(CONTINUOUS, BINARY))
+    values = np.array([[0.0, 1.0]])  # 0 is what stands for a gap
+    value, gap = (
+        model.encoder.encode(cells_in_double(Table.from_dense(values, np.array([s]))))
+        for s in ([True, True], [False, True])
+    )
+    assert (value[0, 0, 0] - gap[0, 0, 0]).abs().max() > 1e-3
+    torch.testing.assert_close(value[0, 0, 1], gap[0, 0, 1])
+
+
 def test_members_are_what_each_is_alone():
     schema = group_wise([CONTINUOUS, BINARY], [CATEGORICAL], [ORDINAL])
     tables = [random_table(schema, 5, seed=seed) for seed in (1, 2)]

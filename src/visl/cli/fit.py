@@ -56,7 +56,7 @@ def fit(
     latent_dim: o.LatentDim = None,
     message_steps: o.MessageSteps = None,
     draws: o.Draws = None,
-    members: o.Members = 1,
+    members: o.Members = None,
     edge_threshold: Annotated[
         float,
         typer.Option(

@@ -47,8 +47,7 @@ def settings_of(model: VISL) -> dict[str, Any]:
 
     config = model.model_.config
     used = {name: getattr(config, name) for name in PRESET_SETTINGS}
-    own = {"n_members": model.n_members, "edge_threshold": model.edge_threshold}
-    return {"preset": preset_words(model.preset_), **used, **own}
+    return {"preset": preset_words(model.preset_), **used, "edge_threshold": model.edge_threshold}
 
 
 def nearest_edge(model: VISL) -> str:
@@ -111,7 +110,7 @@ def summarise(
         summary,
         f"Fitted {count(model.model_.config.epochs, 'epoch')} in {duration(seconds)}: {found}.",
         *(
-            [edge_table(edges[:TOP_EDGES], title=_title(len(edges)), spread=model.n_members > 1)]
+            [edge_table(edges[:TOP_EDGES], title=_title(len(edges)), spread=model.model_.n_members > 1)]
             if edges
             else [nearest_edge(model)]
         ),

@@ -76,5 +76,7 @@ def graph(
         talk.result(summary, f"Written: {out} ({found})")
     else:
         talk.result(
-            summary, f"{found}.", edge_table(edges, spread=fitted.n_members > 1) if edges else nearest_edge(fitted)
+            summary,
+            f"{found}.",
+            edge_table(edges, spread=fitted.model_.n_members > 1) if edges else nearest_edge(fitted),
         )

@@ -151,7 +151,7 @@ Draws = Annotated[
     typer.Option(metavar="N", rich_help_panel=TRAINING, help="Monte-Carlo draws behind an imputation."),
 ]
 Members = Annotated[
-    int,
+    int | None,
     typer.Option(
         metavar="N",
         rich_help_panel=TRAINING,

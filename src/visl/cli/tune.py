@@ -103,7 +103,7 @@ def tune(
     latent_dim: o.LatentDim = None,
     message_steps: o.MessageSteps = None,
     draws: o.Draws = None,
-    members: o.Members = 1,
+    members: o.Members = None,
     seed: o.Seed = None,
     device: o.Device = "auto",
     force: Annotated[
@@ -201,7 +201,6 @@ def tune(
         "--forbidden-edges": forbidden_edges,
         "--require": require,
         "--required-edges": required_edges,
-        "--members": members if members > 1 else None,
         "--seed": seed,
         "--device": device if device != "auto" else None,
     }

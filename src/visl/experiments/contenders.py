@@ -28,12 +28,15 @@ STRUCTURE = (
 )
 
 
+OURS = tuple(Contender(f"VISL, {preset} preset", "visl", {"preset": preset}) for preset in ("default", "best"))
+
+
 def visl_as_in(preset: str) -> tuple[Contender, ...]:
     """The paper's preset: as its text has it, with networks of its own for each variable, and with the further ReLU of
-    the authors' code; and our default."""
+    the authors' code; and our own presets."""
     return (
         Contender("VISL", "visl", {"preset": preset}),
         Contender("VISL, own networks", "visl", {"preset": preset, "shared_networks": False}),
         Contender("VISL, authors' ReLU", "visl", {"preset": preset, "relu_messages": True}),
-        Contender("VISL, default preset", "visl", {"preset": "default"}),
+        *OURS,
     )

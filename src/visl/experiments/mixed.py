@@ -11,7 +11,7 @@ import numpy as np
 
 from visl.data.masks import mcar
 from visl.experiments import contenders, found_data, tables
-from visl.experiments.design import Contender, DataSet, Experiment, Row
+from visl.experiments.design import DataSet, Experiment, Row
 from visl.experiments.problem import FloatArray, IntArray, Problem, Truth
 from visl.experiments.protocol import HIDDEN_SHARE, scale_by_training
 from visl.schema import BINARY, CATEGORICAL, CONTINUOUS
@@ -123,7 +123,7 @@ EXPERIMENT = Experiment(
     data_sets=data_sets,
     contenders=(
         *(contender for contender in contenders.IMPUTATION if contender.method not in ("majority", "pvae")),
-        Contender("VISL, default preset", "visl", {"preset": "default"}),
+        *contenders.OURS,
     ),
     load=load,
     tables=make_tables,

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from visl.experiments import contenders, found_data, tables
-from visl.experiments.design import Contender, DataSet, Experiment, Row
+from visl.experiments.design import DataSet, Experiment, Row
 from visl.experiments.problem import Problem, Truth
 from visl.experiments.protocol import hide_test_cells
 from visl.schema import CONTINUOUS
@@ -48,7 +48,7 @@ EXPERIMENT = Experiment(
     name="sachs",
     title="Sachs: protein signalling, a consensus graph of seventeen edges",
     data_sets=data_sets,
-    contenders=(*contenders.STRUCTURE, Contender("VISL, default preset", "visl", {"preset": "default"})),
+    contenders=(*contenders.STRUCTURE, *contenders.OURS),
     load=load,
     tables=make_tables,
     download=DOWNLOAD,

@@ -161,11 +161,16 @@ class DirectedPosterior(nn.Module):
         """From now on the graph is the most probable one. Samples leave out this share of its edges, and join as large
         a share of the pairs that are two edges apart: a parent may have been taken for its own parent.
         """
-        probabilities = self.probabilities().detach().cpu().double().numpy()
-        graphs = np.stack([self.choose_graph(p, 0.5) for p in probabilities])
+        graphs = self.most_probable()
         further = (graphs.astype(int) @ graphs > 0) & ~graphs
         share = np.where(graphs, 1 - dropout, np.where(further, 0.5, 0.0))
         self.decided.copy_(torch.from_numpy(np.where(self.learned.cpu().numpy(), share, graphs)))
+
+    def most_probable(self) -> NDArray[np.bool_]:
+        """(K, M, M), acyclic: by what was learned, whatever has been decided since."""
+        with torch.no_grad():
+            found = torch.where(self.learned, self.found(), self.prior).cpu().double().numpy()
+        return np.stack([self.choose_graph(p, 0.5) for p in found])
 
     def kl(self) -> Tensor:
         """KL(q(G) || p(G)) as if edges were independent, summed over the open ones.  (K,)"""

@@ -13,10 +13,13 @@ from visl.nets.kernels import reduction_over
 from visl.nets.layers import Generators, member_linear, uniform_parameter
 from visl.nets.layout import Cells, group_indices
 from visl.nets.readout import ReadOut
+from visl.nets.tails import LongTails
 from visl.schema import CONTINUOUS, Schema
 
 LEAST_VARIANCE = 1e-6  # of the noise of a standardised value
-FEWEST_ROWS = 0.02  # share of a batch's rows that can score a group, below which their weight grows no more
+ENOUGH_ROWS = (
+    0.3  # share of the rows with a group in which all its parents are seen, from which on the others do not count
+)
 
 
 class StructuralEquations(nn.Module):
@@ -27,8 +30,9 @@ class StructuralEquations(nn.Module):
     that of the residuals under each graph, since what an absent parent explains becomes noise: one variance for all
     graphs would be wrong for each of them, and would make edges seem worth what they are not.
 
-    A cell is scored only in rows in which every parent of its group is seen, in the sampled graph, and those rows
-    count for the others (test-wise deletion): a gap is neither filled nor taken for a value.
+    A cell is scored in rows in which every parent of its group is seen, in the sampled graph, and those rows count for
+    the others (test-wise deletion): where a parent is a gap, its own parents would seem parents of the group. But of
+    many parents hardly a row has all; then the others count too, and the encoder is told which cells are gaps.
     """
 
     group: Tensor  # (K * D,) of each column of each member
@@ -38,7 +42,8 @@ class StructuralEquations(nn.Module):
         K, M = len(rngs), len(schema.groups)
         own = replace(schema, grouped=True)  # networks of its own for every group
         self.n_members, self.n_groups, self.n_columns = K, M, len(schema.columns)
-        self.encoder = CellEncoder(own, dim, dim, rngs, n_knots=n_knots)
+        self.tails = LongTails(K, self.n_columns)
+        self.encoder = CellEncoder(own, dim, dim, rngs, mark_observed=True, n_knots=n_knots)
         self.receiver = uniform_parameter((M, dim), 1, rngs)  # c
         self.output = uniform_parameter((dim, dim), dim, rngs)  # W
         self.readout = ReadOut(own, dim, 1.0, rngs)
@@ -98,15 +103,17 @@ class StructuralEquations(nn.Module):
         return (counts > 0).to(real).view(K, -1, self.n_groups)
 
     def _weights(self, cells: Cells, graphs: Tensor, rows_of_graph: int) -> Tensor:
-        """(cells,) 0 where a parent is not seen; the others of a group weigh as if all its observed cells were."""
+        """(cells,) 0 where a parent is not seen, unless too few of the group's cells are left, which weigh as all."""
         K, S, M, _ = graphs.shape
         seen = self.seen(cells)
         B = seen.shape[1]
         gaps = nn.functional.pad(1 - seen, (0, 0, 0, S * rows_of_graph - B)).view(K, S, rows_of_graph, M)
         edges = (graphs.detach() > 0.5).to(gaps)
         complete = ((gaps @ edges).view(K, -1, M)[:, :B] < 0.5).to(gaps) * seen
-        share = (complete.sum(1) / seen.sum(1).clamp(min=1)).clamp(min=FEWEST_ROWS)  # (K, M)
-        weight = (complete / share[:, None]).flatten()
+        share = (complete.sum(1) / seen.sum(1).clamp(min=1))[:, None]  # (K, 1, M)
+        of_complete = (share / ENOUGH_ROWS).clamp(max=1)  # of the weight, all of it if they are enough
+        others = (seen - complete) * (1 - of_complete) / (1 - share).clamp(min=1e-6)
+        weight = (complete * of_complete / share.clamp(min=1e-6) + others).flatten()
         of_cells = weight[cells.row * M + self.group[cells.column]]
         return of_cells if cells.padding is None else of_cells * cells.padding.real
 

@@ -123,7 +123,6 @@ class Tuner:
             "validation": self.shares[0],
             "hide": self.shares[1],
             "seed": self.seed,
-            "members": whole.n_members,
             **fixed,
         }
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from visl.batches import TrainingData
+from visl.batches import TrainingData, member_seeds
 from visl.config import Config, build_config
 from visl.experiments.problem import TAILS, Answer, FloatArray, Imputation, Problem, Run, Structure
 from visl.inference import AskedCells, Imputer, calibrate_noise
@@ -47,24 +47,30 @@ def visl_side_by_side(
         config = replace(config, **SMALL)
     model, data = build(problems, runs, config)
     try:
-        train(model, data, seeds=[run.seed for run in runs], should_stop=lambda state: time_is_up())
+        train(model, data, seeds=_seeds(runs, config), should_stop=lambda state: time_is_up())
     except Interrupted:
         raise OverTheLimit from None
     return answers(model, data, problems, runs)
 
 
 def build(problems: Sequence[Problem], runs: Sequence[Run], config: Config) -> tuple[VislModel, TrainingData]:
-    """A model with a member for each problem, and what it is trained on."""
+    """A model with the members of each problem one after the other, and what it is trained on."""
     schema, M = schema_of(problems[0]), problems[0].n_groups
-    rngs = [torch.Generator().manual_seed(run.seed) for run in runs]
+    rngs = [torch.Generator().manual_seed(seed) for seed in _seeds(runs, config)]
     model = VislModel(schema, config, torch.full((M, M), config.edge_prior), rngs).to(find_device(runs[0].device))
-    return model, TrainingData([to_table(problem.train) for problem in problems], of_members=True)
+    tables = [to_table(problem.train) for problem in problems]
+    return model, TrainingData(tables, of_members=True, members_each=config.n_members)
+
+
+def _seeds(runs: Sequence[Run], config: Config) -> list[int]:
+    return [seed for run in runs for seed in member_seeds(run.seed, config.n_members)]
 
 
 def answers(model: VislModel, data: TrainingData, problems: Sequence[Problem], runs: Sequence[Run]) -> list[Answer]:
+    n = data.members_each
     return [
-        _answer(member, table, problem, run)
-        for member, table, problem, run in zip(model.members(), data.tables, problems, runs, strict=True)
+        _answer(model.some(slice(n * i, n * (i + 1))), data.tables[i], problem, run)
+        for i, (problem, run) in enumerate(zip(problems, runs, strict=True))
     ]
 
 
@@ -96,21 +102,21 @@ def to_table(values: FloatArray) -> Table:
     return Table.from_dense(np.where(observed, values, 0.0), observed)
 
 
-def _answer(member: VislModel, table: Table, problem: Problem, run: Run) -> Answer:
-    config = member.config
-    if config.calibrate_noise and CONTINUOUS in problem.kinds:
-        calibrate_noise(member, table, seed=run.seed)
+def _answer(model: VislModel, table: Table, problem: Problem, run: Run) -> Answer:
+    config = model.config
+    if config.calibrates_noise and CONTINUOUS in problem.kinds:
+        calibrate_noise(model, table, seed=run.seed)
     with torch.no_grad():
-        probabilities = member.edges.probabilities()[0].cpu().double().numpy()
-    structure = Structure(member.edges.edges_above(probabilities, EDGE_THRESHOLD), probabilities)
-    return Answer(_imputation(member, problem, run), structure, asdict(config))
+        probabilities = model.edges.probabilities().cpu().double().numpy().mean(0)
+    structure = Structure(model.edges.edges_above(probabilities, EDGE_THRESHOLD), probabilities)
+    return Answer(_imputation(model, problem, run), structure, asdict(config))
 
 
-def _imputation(member: VislModel, problem: Problem, run: Run) -> Imputation | None:
+def _imputation(model: VislModel, problem: Problem, run: Run) -> Imputation | None:
     if not len(problem.asked_row):
         return None
     shown, asked = to_table(problem.test), AskedCells(problem.asked_row, problem.asked_column)
-    imputer = Imputer(member, n_draws=member.config.n_draws, seed=run.seed)
+    imputer = Imputer(model, n_draws=model.config.n_draws, seed=run.seed)
     is_binary = problem.is_binary[problem.asked_column]
     point = imputer.point(shown, asked).astype(np.float64)
     if is_binary.any():

@@ -1,0 +1,95 @@
+"""Exact fits of sums of smooth functions."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from sklearn.preprocessing import SplineTransformer
+
+from visl import additive
+from visl.additive import AdditiveFits, _spline_basis, log_densities
+
+
+def made_up(n_rows: int = 1500, seed: int = 0) -> np.ndarray:
+    """Columns 0 to 3 at random, 4 a sum of waves of 0 and 1 and of a level of 2; noise of deviation .1."""
+    rng = np.random.default_rng(seed)
+    x = rng.normal(size=(n_rows, 5))
+    x[:, 2] = rng.integers(0, 3, n_rows)
+    x[:, 4] = np.sin(3 * x[:, 0]) + x[:, 1] ** 2 + np.array([0.0, 2.0, -1.0])[x[:, 2].astype(int)]
+    x[:, 4] += 0.1 * rng.normal(size=n_rows)
+    return x
+
+
+NUMBERS = [True, True, False, True, True]
+
+
+def test_a_mean_by_hand():
+    """Without columns a row is predicted by the mean of the others: 0 by 4.5, 3 by 3, 6 by 1.5."""
+    fits = AdditiveFits(np.array([[0.0], [3.0], [6.0], [np.nan]]), [True])
+    np.testing.assert_allclose(fits.residuals(0, [])[0], [-4.5, 0.0, 4.5, np.nan], atol=1e-6)
+
+
+def test_levels_by_hand():
+    """Given a level, a row is predicted by the mean of the others of its level."""
+    values = np.array([[0.0, 0.0], [0.0, 2.0], [0.0, 4.0], [1.0, 10.0], [1.0, 12.0], [np.nan, 9.0]])
+    found = AdditiveFits(values, [False, True]).residuals(1, [0])[0]
+    np.testing.assert_allclose(found, [-3.0, 0.0, 3.0, -2.0, 2.0, np.nan], atol=0.01)  # but for the ridge
+
+
+def test_each_row_is_predicted_by_the_others():
+    values = made_up(60)
+    fits = AdditiveFits(values, NUMBERS)
+    found = fits.residuals(4, [0, 2])[0]
+    moved = values.copy()
+    moved[7, 4] += 100.0
+    again = AdditiveFits(moved, NUMBERS).residuals(4, [0, 2])[0]
+    assert again[7] - found[7] == pytest.approx(100.0)  # its prediction has not moved
+
+
+def test_noise_and_parents_are_found():
+    fits = AdditiveFits(made_up(), NUMBERS)
+    every, true = (log_densities(fits.residuals(4, given)[0]).mean() for given in ([0, 1, 2, 3], [0, 1, 2]))
+    assert fits.residuals(4, [0, 1, 2])[0].std() == pytest.approx(0.1, abs=0.01)
+    assert -0.05 < every - true < 0  # a column that says nothing is worth less than nothing
+    for parent in (0, 1, 2):
+        without = log_densities(fits.residuals(4, [0, 1, 2])[1 + parent]).mean()
+        assert true - without > 0.5
+
+
+def test_without_a_column_is_a_fit_of_the_others(monkeypatch):
+    monkeypatch.setattr(additive, "SMOOTHNESS", (1e-3,))
+    fits = AdditiveFits(made_up(200), NUMBERS)
+    found = fits.residuals(4, [0, 2, 3])
+    for s, others in enumerate(([2, 3], [0, 3], [0, 2])):
+        np.testing.assert_allclose(found[1 + s], fits.residuals(4, others)[0], atol=1e-6)
+
+
+def test_gaps_leave_their_rows_out():
+    values = made_up(300)
+    gaps = values.copy()
+    gaps[:20, 0], gaps[10:30, 4] = np.nan, np.nan
+    fits = AdditiveFits(gaps, NUMBERS)
+    found = fits.residuals(4, [0])[0]
+    assert np.isnan(found[:30]).all()
+    assert not np.isnan(found[30:]).any()
+    assert np.isnan(fits.residuals(4, [1])[0]).sum() == 20
+
+
+@given(st.integers(2, 12), st.integers(0, 1000))
+def test_the_basis_is_that_of_scikit_learn(n_pieces, seed):
+    x = np.random.default_rng(seed).normal(size=80)
+    third = max(1, n_pieces // 3)
+    knots = np.unique([*np.quantile(x, np.linspace(0, 1, third + 1)), *np.linspace(x.min(), x.max(), 2 * third + 1)])
+    ours = _spline_basis(x, n_pieces)
+    # scikit-learn's outer knots lie elsewhere, but both span the same curves.
+    theirs = SplineTransformer(degree=3, knots=knots[:, None]).fit_transform(x[:, None])
+    theirs = theirs - theirs.mean(0)
+    solved = ours @ np.linalg.lstsq(ours, theirs, rcond=None)[0]
+    np.testing.assert_allclose(solved, theirs, atol=1e-7)
+
+
+def test_a_constant_and_a_column_without_values_say_nothing():
+    values = np.column_stack([np.ones(50), np.full(50, np.nan), np.arange(50.0)])
+    fits = AdditiveFits(values, [True] * 3)
+    np.testing.assert_allclose(fits.residuals(2, [0])[0], fits.residuals(2, [])[0])
+    assert np.isnan(fits.residuals(2, [1])).all()
