@@ -53,8 +53,11 @@ def revise(model: VislModel, data: TrainingData, seeds: Sequence[int], engine: E
         def judged(k: int, member: VislModel) -> list[list[float]]:
             return _Judge(member, data, k, seeds[k], largest).probabilities().tolist()
 
+        members = model.members()
+        if members[0].noise_variance.is_cuda:  # threads have a stream of their own
+            torch.cuda.synchronize()
         with ThreadPoolExecutor(_n_threads()) as pool:
-            found = list(pool.map(judged, *zip(*enumerate(model.members()), strict=True)))
+            found = list(pool.map(judged, range(len(members)), members))
     everywhere = engine.gather(found)
     probabilities = torch.tensor(next(p for p in everywhere if p is not None), dtype=model.edges.decided.dtype)
     model.edges.decided.copy_(probabilities)
@@ -286,7 +289,7 @@ class _Judge:
     def _gains_by_fits(self, graph: BoolArray, asked: BoolArray) -> tuple[IntArray, IntArray, Gains]:
         """The asked edges, from and to, and what each is worth."""
         i, j = np.nonzero(asked)
-        gains = [self.fits.gain(to, graph[:, to], sender) for sender, to in zip(i, j, strict=True)]
+        gains = [self.fits.gain(to, graph[:, to], sender) for sender, to in zip(i.tolist(), j.tolist(), strict=True)]
         return i, j, Gains(*np.array(gains).reshape(-1, 3).T)
 
     def _gains_by_networks(self, graph: BoolArray, asked: BoolArray) -> tuple[IntArray, IntArray, Gains]:
