@@ -14,7 +14,7 @@ from visl.batches import TrainingData
 from visl.graph.posterior import DirectedPosterior, EdgePosterior
 from visl.inference import AskedCells, Imputer
 from visl.nets.layout import Cells
-from visl.revision import Gains, optimism, pooled, revise
+from visl.revision import Gains, errors_for, optimism, pooled, revise
 from visl.schema import BINARY, CATEGORICAL, CONTINUOUS, ORDINAL
 from visl.standardising import _tails, standardise
 from visl.steps import Alone
@@ -353,6 +353,17 @@ def test_bent_relations_show_their_direction(found):
 def test_history_counts_the_edges(found):
     assert {"edges", "nll", "acyclicity"} <= set(found.history_.columns)
     assert found.history_["stage"].tolist() == [1] * 40 + [2] * 40
+
+
+def test_how_clearly_edges_between_levels_must_be_worth_something():
+    # Nothing below 0: none is worthless. All alike about 0: none is worth anything.
+    assert errors_for(np.array([[0.1, np.inf], [2.0, 1.0]])) == pytest.approx(0.1)
+    assert errors_for(np.array([-1.0, -0.5, 0.5, 1.0])) > 1.0
+    # Of 100, 10 below 0: 20 are worthless, of which 10 are above 0. 90 pass it: 11 % would be false.
+    assert errors_for(np.concatenate([np.full(10, -1.0), np.full(90, 2.0)])) == pytest.approx(2.0)
+    # As many below 0 as above it, but for one that is clear: 101 * .99 * (1 - Phi(4)) of one.
+    assert errors_for(np.concatenate([np.full(50, -0.5), np.full(50, 0.5), [4.0]])) == pytest.approx(4.0)
+    assert errors_for(np.full((2, 2), np.inf)) == 0.0
 
 
 def test_independent_columns_have_no_edges():

@@ -99,7 +99,7 @@ class Config:
     equation_edge_learning_rate: float = 0.01  # Adam, of the edge posterior that is learned with them (ours)
     graphs_per_step: int = 2  # sampled graphs, each for its share of a batch's rows (ours)
     edge_cost: float = 0.005  # nats that an edge must be worth in every row (ours) ...
-    level_edge_cost: float = 0.5  # ... or, if that is less, in all rows together, where it leads to levels (ours)
+    level_edge_cost: float = 0.5  # ... or, if that is less, in all rows together, between columns of levels (ours)
     edge_dropout: float = 0.1  # share of a sampled graph's edges left out, so that networks know smaller graphs (ours)
     settled_dropout: float = 0.25  # the same once the graph is settled: a pruned edge must be missed honestly (ours)
     held_out_rows: float = 0.1  # share of the rows that equations never learn from, to judge edges by (ours)

@@ -65,9 +65,9 @@ class VISL(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         Prior probability of edges, rows = from. 0 and 1 are hard. None: from the preset.
     forbidden_edges, required_edges : lists of (from, to), paths of CSV files, or None
         Edges that never, or always, appear.
-    preset : "default", "paper-synthetic", "paper-neuropathic", "paper-eedi", path of a preset file, or mapping
-        None is "default". A preset file, such as the best.json of `visl tune`, or a mapping is {"preset": one of these
-        names, "settings": {setting of `visl.config.Config`: value}}.
+    preset : "default", "best", "paper-synthetic", "paper-neuropathic", "paper-eedi", path of a preset file, or mapping
+        None is "default"; "best" takes some ten times as long. A preset file, such as the best.json of `visl tune`, or
+        a mapping is {"preset": one of these names, "settings": {setting of `visl.config.Config`: value}}.
     epochs, batch_size, learning_rate, latent_dim, message_steps, n_draws : numbers or None
         None: from the preset.
     n_members : int or None

@@ -68,7 +68,7 @@ class VislModel(nn.Module):
 
     centre: Tensor  # (K, D) of the scaled values, which all networks see standardised by it ...
     spread: Tensor  # (K, D) ... and this
-    edge_cost: Tensor  # (M,) of an edge to each group, in nats a row, as training sets it
+    edge_cost: Tensor  # (M, M) of each edge, in nats a row, as training sets it
     noise_variance: Tensor  # (K, D) of continuous draws, scaled values, beyond that of their components
 
     def __init__(
@@ -105,7 +105,7 @@ class VislModel(nn.Module):
         noise = config.continuous_variance if config.mixture_components == 1 else 0.0
         self.register_buffer("centre", torch.zeros(K, D))
         self.register_buffer("spread", torch.ones(K, D))
-        self.register_buffer("edge_cost", torch.zeros(M), persistent=False)
+        self.register_buffer("edge_cost", torch.zeros(M, M), persistent=False)
         self.register_buffer("noise_variance", torch.full((K, D), noise))
 
     @property
@@ -194,7 +194,7 @@ class VislModel(nn.Module):
         """edges: (K, M, M), a sample"""
         probabilities = self.edges.probabilities()
         penalised = edges if self.config.acyclicity_on == "sample" else probabilities
-        cost = (probabilities.sum(-2) * self.edge_cost).sum(-1)
+        cost = (probabilities * self.edge_cost).sum((-2, -1))
         return GraphTerms(self.edges.kl(), cost, dag_penalty(penalised))
 
     def frozen_graph_terms(self) -> GraphTerms | None:

@@ -26,8 +26,9 @@ from visl.table import Table
 MOST_ROWS = 5000  # of the learned and of the held-out rows, that are looked at
 FLOATS_AT_ONCE = 1 << 22
 # What an edge must be worth: more than so many nats a row, by so many standard errors. Networks of numbers are never
-# quite trained to the end, and false edges still seem worth something to them; curves of levels and fits are.
-NUMBERS, LEVELS, FITS = (0.02, 3.0), (0.0, 0.0), (0.0, 2.0)
+# quite trained to the end, and false edges still seem worth something to them. Fits are exact.
+BY_NETWORKS, BY_FITS = (0.02, 3.0), (0.0, 2.0)
+FALSE_SHARE = 0.25  # of the edges between levels: by so many standard errors that at most this share would be false
 ROWS_OF_A_PARENT = 40  # with fewer, fits say little ...
 MOST_PARENTS = 12  # ... and with more, they take long
 FEWEST_ROWS = 20  # what fewer rows would have to judge stays as it is
@@ -41,7 +42,7 @@ IntArray = NDArray[np.intp]
 def revise(model: VislModel, data: TrainingData, seeds: Sequence[int], engine: Engine) -> None:
     """Decide the edges of settled graphs: with a gain of g +- s nats a row, an edge has the probability
 
-    Phi((g - least) / s - errors), see NUMBERS, LEVELS and FITS.
+    Phi((g - least) / s - errors), see BY_NETWORKS, BY_FITS and FALSE_SHARE.
 
     Of every group the weakest parent below 1/2 goes, one at a time, then the best candidate above 1/2 joins, until
     nothing changes. On the largest part of the data, by the first process that has it.
@@ -158,6 +159,22 @@ def pooled(learned: Gains, held_out: Gains, too_much: float) -> Gains:
     return Gains(mean, variance, n)
 
 
+def errors_for(scores: FloatArray) -> float:
+    """By how many standard errors edges must be worth something, so that FALSE_SHARE of those that are would be false.
+
+    What is worth nothing scores as often below 0 as above it. So the share of the worthless is about twice that of the
+    scores below 0, and as many of them as a normal distribution says are above a bound. scores: inf where there is none
+    """
+    known = np.sort(scores[np.isfinite(scores)])[::-1]
+    if not len(known):
+        return 0.0
+    worthless = min(1.0, 2 * float((known <= 0).mean()))
+    above = 1 + np.arange(len(known))
+    false = len(known) * worthless * (1 - _probability(known)) / above
+    passes = np.flatnonzero((false <= FALSE_SHARE) & (known > 0))
+    return max(0.0, float(known[passes[-1]]) - 1e-9) if len(passes) else max(3.0, float(known[0]) + 1e-9)
+
+
 class _Judge:
     """The settled graph of one member, the rows that it has learned from, and those that it has not.
 
@@ -183,14 +200,19 @@ class _Judge:
         self.can_turn = member.edges.learned[0].cpu().numpy()  # whether prior knowledge leaves open that an edge exists
         rows = np.concatenate([rows.dense() for rows in (self.learned, self.held_out)])
         self.fits = _GroupFits(rows, member.schema)
-        self.by_fits, numbers = self._judged_by_fits(), member.schema.has_numbers  # (M,)
-        # (M,) of the edges to each group
-        judges = [FITS if fits else NUMBERS if has else LEVELS for has, fits in zip(numbers, self.by_fits, strict=True)]
-        self.least, self.errors = np.array(judges).T
+        self.by_fits, numbers = self._judged_by_fits(), np.array(member.schema.has_numbers)  # (M,)
+        # (M, M) of each edge: how many nats, and by how many standard errors
+        self.least, self.errors = (
+            np.where(self.by_fits, f, n * np.ones_like(self.found)) for f, n in zip(BY_FITS, BY_NETWORKS, strict=True)
+        )
+        self.between_levels = ~(numbers | numbers[:, None])
+        self.least[self.between_levels] = 0.0
         # Fits start from all candidates where rows suffice, since several may be worth something only together.
         widest = np.where(self._rows_for(self.graph), self.graph, False)
         widest = np.where(self._rows_for(self.candidates), self.candidates, widest)
         self.start = np.where(self.by_fits, widest, self.graph) | self.required
+        self.errors[self.between_levels] = 0.0
+        self.errors[self.between_levels] = errors_for(self._scores(self.start, self.start & self.between_levels))
 
     def _judged_by_fits(self) -> BoolArray:
         """(M,) whether fits predict a group, given its parents in the settled graph, as well as networks or nearly so.
@@ -282,7 +304,7 @@ class _Judge:
             self._gains_by_fits(graph, asked & self.by_fits),
         ):
             error = np.sqrt(gains.variance / np.maximum(gains.n, 1)).clip(1e-6)
-            found = (gains.mean - self.least[j]) / error - self.errors[j]
+            found = (gains.mean - self.least[i, j]) / error - self.errors[i, j]
             scores[i, j] = np.where(gains.n >= FEWEST_ROWS, found, np.inf)
         return scores
 

@@ -259,9 +259,10 @@ class _Run:
         self.weights.acyclicity.copy_(self._of_members(lambda c: c.acyclicity_weight_at(epoch, phase, n_rows)))
 
     def _edge_cost(self) -> Tensor:
-        """(M,) in nats a row"""
-        numbers, levels = self.config.edge_cost, self.config.level_edge_cost / self.all_data.n_rows
-        return torch.tensor([numbers if has else min(levels, numbers) for has in self.model.schema.has_numbers])
+        """(M, M) in nats a row: between levels there is little to learn, which cannot seem worth much by chance."""
+        every, levels = self.config.edge_cost, self.config.level_edge_cost / self.all_data.n_rows
+        is_level = ~torch.tensor(self.model.schema.has_numbers)
+        return torch.where(is_level[:, None] & is_level, min(levels, every), every)
 
     def _of_members(self, number: Callable[[Config], float]) -> Tensor:
         return torch.tensor([number(config) for config in self.model.configs], device=self.device)

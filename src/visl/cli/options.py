@@ -128,8 +128,8 @@ Preset = Annotated[
     typer.Option(
         metavar="NAME|FILE",
         rich_help_panel=TRAINING,
-        help="Where settings that are not given come from: default, paper-synthetic, paper-neuropathic, paper-eedi, or "
-        "a preset file, such as the best.json of `visl tune`.",
+        help="Where settings that are not given come from: default, best (ten times as long), paper-synthetic, "
+        "paper-neuropathic, paper-eedi, or a preset file, such as the best.json of `visl tune`.",
     ),
 ]
 Epochs = Annotated[
