@@ -212,7 +212,8 @@ class _Judge:
         widest = np.where(self._rows_for(self.candidates), self.candidates, widest)
         self.start = np.where(self.by_fits, widest, self.graph) | self.required
         self.errors[self.between_levels] = 0.0
-        self.errors[self.between_levels] = errors_for(self._scores(self.start, self.start & self.between_levels))
+        if (self.start & self.between_levels).any():
+            self.errors[self.between_levels] = errors_for(self._scores(self.start, self.start)[self.between_levels])
 
     def _judged_by_fits(self) -> BoolArray:
         """(M,) whether fits predict a group, given its parents in the settled graph, as well as networks or nearly so.
