@@ -17,9 +17,7 @@ from visl.nets.tails import LongTails
 from visl.schema import CONTINUOUS, Schema
 
 LEAST_VARIANCE = 1e-6  # of the noise of a standardised value
-ENOUGH_ROWS = (
-    0.3  # share of the rows with a group in which all its parents are seen, from which on the others do not count
-)
+ENOUGH_ROWS = 0.3  # share of a group's rows that see all its parents, from which on the others do not count
 
 
 class StructuralEquations(nn.Module):
