@@ -292,6 +292,13 @@ def test_history_holds_every_term_of_both_stages(fitted: VISL) -> None:
 # -- scikit-learn's ways
 
 
+def test_a_preset_says_how_many_members_there_are():
+    values = np.random.default_rng(0).normal(size=(30, 2))
+    two = {"preset": "default", "settings": {"n_members": 2, "epoch_steps": 1}}
+    assert VISL(preset=two, epochs=2, random_state=0).fit(values).model_.n_members == 2
+    assert VISL(preset=two, n_members=1, epochs=2, random_state=0).fit(values).model_.n_members == 1
+
+
 def test_pipeline_clone_and_set_output(frame: pd.DataFrame) -> None:
     numbers = frame[["height", "weight"]].astype(float)
     filled = make_pipeline(StandardScaler(), VISL(**SMALL)).fit_transform(numbers)
