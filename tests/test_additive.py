@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy import stats
 from sklearn.preprocessing import SplineTransformer
 
 from visl import additive
@@ -41,9 +42,9 @@ def test_each_row_is_predicted_by_the_others():
     fits = AdditiveFits(values, NUMBERS)
     found = fits.residuals(4, [0, 2])[0]
     moved = values.copy()
-    moved[7, 4] += 100.0
+    moved[7, 4] += 0.1
     again = AdditiveFits(moved, NUMBERS).residuals(4, [0, 2])[0]
-    assert again[7] - found[7] == pytest.approx(100.0)  # its prediction has not moved
+    assert again[7] - found[7] == pytest.approx(0.1)  # its prediction has not moved
 
 
 def test_noise_and_parents_are_found():
@@ -93,3 +94,41 @@ def test_a_constant_and_a_column_without_values_say_nothing():
     fits = AdditiveFits(values, [True] * 3)
     np.testing.assert_allclose(fits.residuals(2, [0])[0], fits.residuals(2, [])[0])
     assert np.isnan(fits.residuals(2, [1])).all()
+
+
+SHAPES = (
+    (stats.norm(), 0.03),
+    (stats.uniform(-1, 2), 0.06),
+    (stats.laplace(), 0.05),
+    (stats.expon(-1), 0.12),  # a kernel estimate rounds its edge off
+    (stats.t(3), 0.05),
+)
+
+
+@pytest.mark.parametrize(("shape", "within"), SHAPES)
+def test_noise_of_any_shape_is_known_nearly_as_well_as_its_own_density_knows_it(shape, within):
+    noise = shape.rvs(4000, random_state=1)
+    assert log_densities(noise).mean() == pytest.approx(-shape.entropy(), abs=within)
+
+
+def test_two_humps_are_denser_than_one_normal_says():
+    rng = np.random.default_rng(0)
+    noise = rng.choice([-2.0, 2.0], 2000) + 0.3 * rng.normal(size=2000)
+    normal = stats.norm(noise.mean(), noise.std()).logpdf(noise).mean()
+    assert log_densities(noise).mean() > normal + 0.9  # log(2.02 / .3) - log 2 nats, less the smoothing
+
+
+@given(st.floats(0.01, 100), st.floats(-5, 5), st.integers(0, 100))
+def test_densities_change_with_the_units_as_densities_do(scale, shift, seed):
+    noise = np.random.default_rng(seed).normal(size=300)
+    noise[:20] = np.nan
+    found, other = log_densities(noise), log_densities(scale * noise)
+    assert np.isnan(found[:20]).all()
+    np.testing.assert_allclose(other[20:], found[20:] - np.log(scale), atol=0.05)
+
+
+def test_a_row_far_from_all_others_costs_what_a_long_tail_says():
+    """Not the logarithm of nothing: a tenth of a Student density of 4 degrees of freedom."""
+    noise = np.append(np.random.default_rng(0).normal(size=1000), 50.0)
+    scale = stats.t.fit(noise, fdf=4, floc=0)[2]
+    assert log_densities(noise)[-1] == pytest.approx(np.log(0.1) + stats.t(4, 0, scale).logpdf(50.0), abs=0.01)

@@ -14,7 +14,7 @@ from visl.batches import TrainingData
 from visl.graph.posterior import DirectedPosterior, EdgePosterior
 from visl.inference import AskedCells, Imputer
 from visl.nets.layout import Cells
-from visl.revision import Gains, _GroupFits, errors_for, optimism, pooled, revise
+from visl.revision import Gains, errors_for, optimism, pooled, revise
 from visl.schema import BINARY, CATEGORICAL, CONTINUOUS, ORDINAL
 from visl.standardising import _tails, standardise
 from visl.steps import Alone
@@ -353,20 +353,6 @@ def test_bent_relations_show_their_direction(found):
 def test_history_counts_the_edges(found):
     assert {"edges", "nll", "acyclicity"} <= set(found.history_.columns)
     assert found.history_["stage"].tolist() == [1] * 40 + [2] * 40
-
-
-@pytest.mark.parametrize("bent", [True, False])
-def test_what_a_direction_is_worth(bent):
-    """Of a bent relation clearly something, of a straight one with Gaussian noise nothing."""
-    rng = np.random.default_rng(3)
-    x = rng.normal(size=2000)
-    y = (np.sin(2 * x) if bent else x) + 0.5 * rng.normal(size=2000)
-    fits = _GroupFits(np.column_stack([x, y / y.std()]), variable_wise(CONTINUOUS, CONTINUOUS))
-    graph = np.array([[False, True], [False, False]])
-    forward, backward = (fits.worth_of_direction(g, i, j) for g, i, j in ((graph, 0, 1), (graph.T, 1, 0)))
-    assert forward[0] == pytest.approx(-backward[0])
-    z = forward[0] / np.sqrt(forward[1] / forward[2])
-    assert z > 8 if bent else abs(z) < 2.5
 
 
 def test_how_clearly_edges_between_levels_must_be_worth_something():

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections import OrderedDict
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +21,9 @@ SMOOTHNESS = (
 )  # times the rows: of squared second differences of coefficients
 TINY = 1e-9  # times the rows: of squared coefficients, so that there is one solution
 LEAST_VARIANCE = 1e-6
+BINS = 1024
+TAIL_SHARE, TAILS = 0.1, 4.0  # of a Student distribution in the noise of a column, and its degrees of freedom
+KEPT = 128  # solutions that are remembered
 
 FloatArray = NDArray[np.float64]
 
@@ -38,29 +43,25 @@ class AdditiveFits:
         columns = zip(values.T, is_number, strict=True)
         self._bases = [_spline_basis(x, n_pieces) if number else _level_basis(x) for x, number in columns]
         self._rough = [_roughness(b.shape[1], number) for b, number in zip(self._bases, is_number, strict=True)]
-        self._smoothness: dict[int, float] = {}  # of each column's functions, as its first set of columns needs it
-        self._known: dict[tuple[int, tuple[int, ...]], FloatArray] = {}
+        self._known: OrderedDict[tuple[int, tuple[int, ...]], FloatArray] = OrderedDict()
 
     def residuals(self, column: int, given: Sequence[int]) -> FloatArray:
         """(1 + given, N): with all that is given, then without each, on the same rows; NaN where one is a gap."""
         key = column, tuple(given)
         if key not in self._known:
             self._known[key] = self._solved(*key)
+            if len(self._known) > KEPT:
+                self._known.popitem(last=False)
         return self._known[key]
 
     def _solved(self, column: int, given: tuple[int, ...]) -> FloatArray:
         rows = np.flatnonzero(~np.isnan(self.values[:, [column, *given]]).any(1))
         result = np.full((1 + len(given), len(self.values)), np.nan)
         if len(rows):
-            bases = [self._bases[k][rows] for k in given]
-            y, chosen = self.values[rows, column], self._smoothness.get(column)
-            tried = SMOOTHNESS if chosen is None else (chosen,)
-            solutions = {s: _Solution(bases, self._penalty(given, s), y) for s in tried}
-            smoothness = min(solutions, key=lambda s: float(np.square(solutions[s].residuals()).mean()))
-            if given:
-                self._smoothness[column] = smoothness
-            best = solutions[smoothness]
-            result[:, rows] = [best.residuals(), *(best.residuals(block) for block in best.blocks)]
+            problem = _Problem([self._bases[k][rows] for k in given], self.values[rows, column])
+            solutions = (problem.solved(self._penalty(given, s)) for s in SMOOTHNESS[: None if given else 1])
+            best = min(solutions, key=problem.cross_validated)
+            result[:, rows] = problem.residuals(best)
         return result
 
     def _penalty(self, given: tuple[int, ...], smoothness: float) -> FloatArray:
@@ -72,33 +73,85 @@ class AdditiveFits:
         return result
 
 
+@dataclass(frozen=True)
 class _Solution:
-    """Least squares with a penalty. With A = X'X + P, and B the columns of X A^-1, C the block of A^-1 and b the
-    coefficients that belong to a function: fitted values without it are fitted - B C^-1 b, and leverages
-    h - diag(B C^-1 B')."""
+    inverse: FloatArray  # (F, F) of A = X'X + P
+    coefficients: FloatArray  # (F,)
 
-    def __init__(self, bases: Sequence[FloatArray], penalty: FloatArray, y: FloatArray) -> None:
-        X = np.concatenate([np.ones((len(y), 1)), *bases], axis=1)
+
+class _Problem:
+    """Least squares with a penalty."""
+
+    def __init__(self, bases: Sequence[FloatArray], y: FloatArray) -> None:
+        self.X, self.y = np.concatenate([np.ones((len(y), 1)), *bases], axis=1), y
         ends = np.cumsum([1, *(basis.shape[1] for basis in bases)])
         self.blocks = [slice(first, end) for first, end in zip(ends, ends[1:], strict=False)]
-        self.inverse = np.linalg.inv(X.T @ X + len(y) * penalty)
-        self.spread = X @ self.inverse
-        self.coefficients = self.inverse @ (X.T @ y)
-        self.y, self.fitted, self.leverage = y, X @ self.coefficients, np.einsum("nf,nf->n", self.spread, X)
+        self.gram, self.target = self.X.T @ self.X, self.X.T @ y
 
-    def residuals(self, block: slice = slice(0, 0)) -> FloatArray:
-        """Of each row, predicted by the others, without the function of this block."""
-        B, C = self.spread[:, block], self.inverse[block, block]
-        solved = np.linalg.solve(C, np.column_stack([self.coefficients[block], B.T]))  # C^-1 b, C^-1 B'
-        fitted = self.fitted - B @ solved[:, 0]
-        leverage = self.leverage - np.einsum("nq,qn->n", B, solved[:, 1:])
+    def solved(self, penalty: FloatArray) -> _Solution:
+        """penalty: (F, F) for each row"""
+        inverse = np.linalg.inv(self.gram + len(self.y) * penalty)
+        return _Solution(inverse, inverse @ self.target)
+
+    def cross_validated(self, solution: _Solution) -> float:
+        """Mean square of residuals as if every row had the mean leverage: generalised cross-validation."""
+        used = np.einsum("fg,gf->", solution.inverse, self.gram) / len(self.y)
+        return float(np.square(self.y - self.X @ solution.coefficients).mean() / max(1 - used, 1e-3) ** 2)
+
+    def residuals(self, solution: _Solution) -> list[FloatArray]:
+        """Of each row, predicted by the others: with all functions, then without each.
+
+        With B the columns of X A^-1, C the block of A^-1 and b the coefficients that belong to a function: fitted
+        values without it are fitted - B C^-1 b, and leverages h - diag(B C^-1 B').
+        """
+        spread = self.X @ solution.inverse
+        fitted, leverage = self.X @ solution.coefficients, np.einsum("nf,nf->n", spread, self.X)
+        result = [self._of_other_rows(fitted, leverage)]
+        for block in self.blocks:
+            B, C = spread[:, block], solution.inverse[block, block]
+            solved = np.linalg.solve(C, np.column_stack([solution.coefficients[block], B.T]))  # C^-1 b, C^-1 B'
+            less = np.einsum("nq,qn->n", B, solved[:, 1:])
+            result.append(self._of_other_rows(fitted - B @ solved[:, 0], leverage - less))
+        return result
+
+    def _of_other_rows(self, fitted: FloatArray, leverage: FloatArray) -> FloatArray:
         return (self.y - fitted) / np.maximum(1 - leverage, 1e-3)
 
 
 def log_densities(residuals: FloatArray) -> FloatArray:
-    """Gaussian, of residuals whose variance is their own mean square; NaN stays NaN."""
-    variance = max(float(np.nanmean(residuals**2)), LEAST_VARIANCE)
-    return -0.5 * (residuals**2 / variance + math.log(2 * math.pi * variance))
+    """Of residuals whose noise may have any shape: each by a kernel estimate from the others, and for a part by a
+    distribution with long tails, where others are far. NaN stays NaN.
+    """
+    result = np.full(len(residuals), np.nan)
+    seen = ~np.isnan(residuals)
+    r = residuals[seen]
+    if len(r) > 1:
+        result[seen] = np.log((1 - TAIL_SHARE) * _kernel_densities(r) + TAIL_SHARE * _student_densities(r))
+    return result
+
+
+def _kernel_densities(r: FloatArray) -> FloatArray:
+    """Gaussian kernels, of Silverman's width, from counts in BINS bins; a row without itself."""
+    low, high = np.quantile(r, [0.25, 0.75])
+    spread = min(float(r.std()), float(high - low) / 1.34) or float(r.std())
+    width = max(0.9 * spread * len(r) ** -0.2, math.sqrt(LEAST_VARIANCE))
+    first, last = np.quantile(r, [0.001, 0.999]) + [-4 * width, 4 * width]
+    counts, edges = np.histogram(r, BINS, (first, last))
+    away = np.arange(-BINS, BINS + 1) * (edges[1] - edges[0]) / width
+    kernel = np.exp(-0.5 * away[np.abs(away) < 5] ** 2) / (width * math.sqrt(2 * math.pi))
+    smooth = np.convolve(counts, kernel)[len(kernel) // 2 :][:BINS]
+    around = np.interp(r, (edges[1:] + edges[:-1]) / 2, smooth, left=0.0, right=0.0)
+    return np.maximum(around - kernel.max(), 0.0) / (len(r) - 1)
+
+
+def _student_densities(r: FloatArray) -> FloatArray:
+    """With TAILS degrees of freedom, and the scale that makes the residuals most probable."""
+    square = max(float(np.median(r**2)), LEAST_VARIANCE)
+    for _ in range(20):
+        weight = (TAILS + 1) / (TAILS + r**2 / square)
+        square = max(float((weight * r**2).mean()), LEAST_VARIANCE)
+    top = math.exp(math.lgamma((TAILS + 1) / 2) - math.lgamma(TAILS / 2)) / math.sqrt(TAILS * math.pi * square)
+    return np.asarray(top * (1 + r**2 / (TAILS * square)) ** (-(TAILS + 1) / 2))
 
 
 def _level_basis(x: FloatArray) -> FloatArray:

@@ -15,11 +15,11 @@ from torch import Tensor
 
 from visl.additive import AdditiveFits, log_densities
 from visl.batches import CellStore, TrainingData
-from visl.graph.acyclicity import find_cycle
 from visl.graph.posterior import DirectedPosterior
 from visl.model import VislModel
 from visl.nets.equations import StructuralEquations
 from visl.schema import CONTINUOUS, Schema
+from visl.search import PARENT_COST, Chance, GraphClimb, reaches
 from visl.steps import Engine
 from visl.table import Table
 
@@ -29,10 +29,15 @@ FLOATS_AT_ONCE = 1 << 22
 # quite trained to the end, and false edges still seem worth something to them. Fits are exact.
 BY_NETWORKS, BY_FITS = (0.02, 3.0), (0.0, 2.0)
 FALSE_SHARE = 0.25  # of the edges between levels: by so many standard errors that at most this share would be false
+CLEARLY = 3.0  # standard errors by which networks predict a group better where they judge it instead of fits
 ROWS_OF_A_PARENT = 40  # with fewer, fits say little ...
 MOST_PARENTS = 12  # ... and with more, they take long
 FEWEST_ROWS = 20  # what fewer rows would have to judge stays as it is
 LARGEST_GAIN = 1.0  # nats that one row may count for: a few rows far outside must not decide
+MOST_SEARCHED = 30  # groups: with more, only pairs that may have been taken for each other are joined
+REPLICATES = 40  # data sets of rows drawn with replacement, in which graphs are searched again
+DETOURS = 10  # of them, by way of which a better graph is looked for
+UNSEEN = 0.1  # times that each direction counts as found beyond those
 
 BoolArray = NDArray[np.bool_]
 FloatArray = NDArray[np.float64]
@@ -197,9 +202,10 @@ class _Judge:
         self.graph = member.edges.most_probable()[0]
         self.candidates = member.edges.decided[0].cpu().numpy() > 0
         self.required = (member.edges.prior[0] == 1).cpu().numpy()
-        self.can_turn = member.edges.learned[0].cpu().numpy()  # whether prior knowledge leaves open that an edge exists
+        self.learned_edges = member.edges.learned[0].cpu().numpy()  # which prior knowledge leaves open
         rows = np.concatenate([rows.dense() for rows in (self.learned, self.held_out)])
         self.fits = _GroupFits(rows, member.schema)
+        self.chances = _chances(len(rows), seed)
         self.by_fits, numbers = self._judged_by_fits(), np.array(member.schema.has_numbers)  # (M,)
         # (M, M) of each edge: how many nats, and by how many standard errors
         self.least, self.errors = (
@@ -227,7 +233,7 @@ class _Judge:
             better = networks[:, j] - log_densities(self.fits.residuals(int(j), self.graph[:, j]))
             seen = ~np.isnan(better)
             better = better[seen & is_held_out] if (seen & is_held_out).sum() >= FEWEST_ROWS else better[seen]
-            result[j] = len(better) >= FEWEST_ROWS and better.mean() <= 2 * better.std() / np.sqrt(len(better))
+            result[j] = len(better) >= FEWEST_ROWS and better.mean() <= CLEARLY * better.std() / np.sqrt(len(better))
         return result
 
     def _rows_for(self, graph: BoolArray) -> BoolArray:
@@ -238,35 +244,57 @@ class _Judge:
 
     def probabilities(self) -> FloatArray:
         """(M, M)"""
-        graph = self._revised()
-        score = np.where(graph, self._scores(graph, graph), self._scores(graph, self.candidates & ~graph))
+        climb = GraphClimb(self.fits.gain_of_rows, self._open())
+        graph = self._searched(climb, self._revised())
+        score = np.where(
+            graph, self._scores(graph, graph), self._scores(graph, self.candidates & ~graph & ~reaches(graph).T)
+        )
         result = self.found * np.where(self.found + self.found.T > 0.5, 0.5, 1.0)  # outside, and no pair is joined
-        judged = self.candidates & np.isfinite(score)
+        judged = (graph | self.candidates) & np.isfinite(score)
         result[judged] = _probability(score[judged])
         as_found = graph & ~judged
         as_found = as_found | as_found.T
         result[as_found] = self.found[as_found]
-        against = np.where(self.candidates.T & ~self.candidates, 1 - result.T, 1.0)
-        result = np.minimum(result, against)
-        for i, j in zip(*np.nonzero(graph), strict=True):
-            share = self._direction(graph, i, j)
-            if share is not None:
-                result[i, j], result[j, i] = share * result[i, j], (1 - share) * result[i, j]
-        return np.where(self.required, 1.0, result)
+        other_way = ~graph & (graph.T | (self.candidates.T & ~self.candidates))
+        result = np.minimum(result, np.where(other_way, 1 - result.T, 1.0))
+        return np.where(self.required, 1.0, self._shared_out(result, graph, climb))
 
-    def _direction(self, graph: BoolArray, i: int, j: int) -> float | None:
-        """Probability that an edge leads i -> j and not j -> i, all others as they are, by how well fits predict both.
+    def _open(self) -> BoolArray:
+        """(M, M) the edges to groups that fits judge, which are looked for."""
+        every = np.full(self.graph.shape, len(self.graph) <= MOST_SEARCHED)
+        return self.learned_edges & self.by_fits & (every | self.candidates | self.candidates.T)
 
-        None where fits do not judge, or only one of the two is possible.
-        """
-        turned = graph.copy()
-        turned[i, j], turned[j, i] = False, True
-        if not (self.by_fits[i] and self.by_fits[j] and self.can_turn[j, i]) or find_cycle(turned) is not None:
-            return None
-        mean, variance, n = self.fits.worth_of_direction(graph, i, j)
-        if n < FEWEST_ROWS:
-            return None
-        return float(_probability(np.array([mean / max(1e-6, np.sqrt(variance / n))]))[0])
+    def _searched(self, climb: GraphClimb, graph: BoolArray) -> BoolArray:
+        """A better graph nearby. Better ones still may be found from no edges at all, or by way of those of other data
+        sets of the kind."""
+        best = climb.climbed(graph)
+        if len(graph) > MOST_SEARCHED or not climb.open_.any():
+            return best
+        best = self._better(best, climb.climbed(graph & ~climb.open_))
+        for chance in self.chances[:DETOURS]:
+            best = self._better(best, climb.climbed(climb.climbed(best, chance)))
+        return best
+
+    def _better(self, one: BoolArray, other: BoolArray) -> BoolArray:
+        """Where their groups differ in their parents, in the rows that see those of both."""
+        gained = -PARENT_COST * (int(other.sum()) - int(one.sum()))
+        for j in np.flatnonzero((one != other).any(0)).tolist():
+            before, after = (log_densities(self.fits.residuals(j, graph[:, j])) for graph in (one, other))
+            gained += float(np.nansum(after - before))
+        return other if gained > 0 else one
+
+    def _shared_out(self, result: FloatArray, graph: BoolArray, climb: GraphClimb) -> FloatArray:
+        """Between groups that fits judge, a pair is joined in as large a share of the replicates at most, and each
+        direction has its part of them.  (M, M) -> (M, M)"""
+        between = self.by_fits & self.by_fits[:, None]
+        if not climb.open_.any():
+            return result
+        share = np.mean([climb.climbed(graph, chance) for chance in self.chances], axis=0)
+        joined = share + share.T
+        of_edge = np.where(graph, result, 0.0)
+        exists = np.minimum(joined, np.where(graph | graph.T, of_edge + of_edge.T, 0.5))
+        direction = (share * REPLICATES + UNSEEN) / (joined * REPLICATES + 2 * UNSEEN)
+        return np.where(between, exists * direction, result)
 
     def _revised(self) -> BoolArray:
         """Only groups whose parents have changed are judged again, and what has joined and left again is out."""
@@ -346,6 +374,7 @@ class _GroupFits:
         self.possible = np.array(schema.has_numbers) & (len(schema.groups) == len(schema.columns))  # (M,)
         self.column = [schema.group_of.index(m) for m in range(len(schema.groups))]
         self.fits = AdditiveFits(values, [column.kind == CONTINUOUS for column in schema.columns])
+        self.n_rows = len(values)
 
     def residuals(self, group: int, parents: BoolArray) -> FloatArray:
         """(N,); parents: (M,)"""
@@ -355,14 +384,18 @@ class _GroupFits:
         """Mean, variance and number of rows of what this parent is worth beside the others."""
         return _summary(self._gain(group, parents, changed))
 
-    def worth_of_direction(self, graph: BoolArray, i: int, j: int) -> tuple[float, float, int]:
-        """The same, of i -> j over j -> i: what i is worth to j, less what j would be worth to i."""
-        return _summary(self._gain(j, graph[:, j], i) - self._gain(i, graph[:, i], j))
+    def gain_of_rows(self, group: int, parents: BoolArray, changed: int) -> FloatArray:
+        """(N,) the same of every row that sees all parents, else NaN; of none if there are too few of them."""
+        n_parents = int(parents.sum()) + (not parents[changed])
+        if n_parents > MOST_PARENTS:
+            return np.full(self.n_rows, np.nan)
+        gain = self._gain(group, parents, changed)
+        enough = (~np.isnan(gain)).sum() >= max(FEWEST_ROWS, ROWS_OF_A_PARENT * n_parents)
+        return gain if enough else np.full(self.n_rows, np.nan)
 
     def _gain(self, group: int, parents: BoolArray, changed: int) -> FloatArray:
-        """(N,) of every row that sees all parents, else NaN"""
-        beside = np.flatnonzero(parents)
-        every = beside if parents[changed] else np.append(beside, changed)
+        """(N,) NaN where a row does not see all parents"""
+        every = np.flatnonzero(parents | (np.arange(len(parents)) == changed))
         found = self._fits(group, every)
         if np.isnan(found[0]).all():
             return found[0]
@@ -372,6 +405,12 @@ class _GroupFits:
     def _fits(self, group: int, parents: IntArray) -> FloatArray:
         """(1 + parents, N)"""
         return self.fits.residuals(self.column[group], [self.column[m] for m in parents])
+
+
+def _chances(n_rows: int, seed: int) -> list[Chance]:
+    rng = np.random.default_rng(seed)
+    weights = rng.multinomial(n_rows, np.full(n_rows, 1 / n_rows), REPLICATES).astype(float)
+    return [Chance(w, number) for number, w in enumerate(weights)]
 
 
 def _summary(gain: FloatArray) -> tuple[float, float, int]:

@@ -1,0 +1,163 @@
+"""Climbing to the graph in which rows are predicted best."""
+
+import networkx as nx
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from visl.additive import AdditiveFits, log_densities
+from visl.search import LEAST_STEP, PARENT_COST, Chance, GraphClimb, reaches
+
+
+def graph_of(n, *edges):
+    graph = np.zeros((n, n), bool)
+    for i, j in edges:
+        graph[i, j] = True
+    return graph
+
+
+def from_scores(score, n, n_rows=2):
+    """A climb on made-up totals of every group given its parents, spread evenly over the rows."""
+
+    def gain(group, parents, changed):
+        with_it, without = parents.copy(), parents.copy()
+        with_it[changed], without[changed] = True, False
+        return np.full(n_rows, (score(group, with_it) - score(group, without)) / n_rows)
+
+    return GraphClimb(gain, ~np.eye(n, dtype=bool))
+
+
+def gaussian(covariance, n_rows):
+    """-n/2 log of what is left of a column's variance beside its parents: all that a linear Gaussian table can tell."""
+
+    def score(group, parents):
+        k = np.flatnonzero(parents)
+        explained = covariance[group, k] @ np.linalg.solve(covariance[np.ix_(k, k)], covariance[k, group])
+        return -0.5 * n_rows * np.log(covariance[group, group] - explained)
+
+    return score
+
+
+CHAIN = np.array([[1.0, 0.8, 0.64], [0.8, 1.0, 0.8], [0.64, 0.8, 1.0]])  # 0 - 1 - 2, correlations of .8
+
+
+@pytest.mark.parametrize(("worth", "edges"), [(PARENT_COST + 1, [(0, 1)]), (PARENT_COST - 1, [])])
+def test_an_edge_is_there_if_it_is_worth_its_cost(worth, edges):
+    climb = from_scores(lambda group, parents: worth * (group == 1 and parents[0]), 2)
+    for start in (graph_of(2), graph_of(2, (0, 1))):
+        np.testing.assert_array_equal(climb.climbed(start), graph_of(2, *edges))
+
+
+def test_an_edge_is_turned_where_it_is_worth_more():
+    climb = from_scores(lambda group, parents: (20.0 if group == 0 else 12.0) * parents[1 - group], 2)
+    np.testing.assert_array_equal(climb.climbed(graph_of(2, (0, 1))), graph_of(2, (1, 0)))
+
+
+def test_what_only_a_wrong_order_needs_goes_with_it():
+    """0 -> 2, 0 -> 1, 2 -> 1 tells as much as 0 -> 1 -> 2 and needs an edge more: no single step is better."""
+    climb = from_scores(gaussian(CHAIN, 1000), 3)
+    found = climb.climbed(graph_of(3, (0, 2), (0, 1), (2, 1)))
+    assert (found | found.T).tolist() == (graph_of(3, (0, 1), (1, 0), (1, 2), (2, 1))).tolist()
+    assert found[:, 1].sum() <= 1  # 0 -> 1 <- 2 would say that the ends are independent
+
+
+def test_two_independent_causes_are_found_to_be_causes():
+    covariance = np.array([[1.0, 0.6, 0.0], [0.6, 1.0, 0.6], [0.0, 0.6, 1.0]])
+    climb = from_scores(gaussian(covariance, 1000), 3)
+    for start in (graph_of(3), graph_of(3, (0, 1), (1, 2), (0, 2))):
+        np.testing.assert_array_equal(climb.climbed(start), graph_of(3, (0, 1), (2, 1)))
+
+
+def test_closed_edges_stay_as_they_are():
+    climb = from_scores(lambda group, parents: 100.0 * parents.sum(), 3)
+    climb.open_ = graph_of(3, (0, 1), (2, 1))
+    np.testing.assert_array_equal(climb.climbed(graph_of(3, (1, 2))), graph_of(3, (1, 2), (0, 1)))
+
+
+@given(st.integers(2, 5), st.integers(0, 10_000))
+def test_the_end_is_acyclic_and_no_edge_more_or_less_is_better(n, seed):
+    def score(group, parents):
+        return 15.0 * np.random.default_rng([seed, group, *np.packbits(parents)]).random() * (1 + parents.sum()) ** 0.5
+
+    climb = from_scores(score, n)
+    found = climb.climbed(np.zeros((n, n), bool))
+    assert nx.is_directed_acyclic_graph(nx.from_numpy_array(found, create_using=nx.DiGraph))
+    for i, j in np.argwhere(~np.eye(n, dtype=bool) & ~reaches(found).T):
+        now, changed = found[:, j], found[:, j].copy()
+        changed[i] = not now[i]
+        more = score(j, changed) - score(j, now) - PARENT_COST * (int(changed.sum()) - int(now.sum()))
+        assert more <= LEAST_STEP + 1e-9
+
+
+def test_reaching_by_hand():
+    found = reaches(graph_of(4, (0, 1), (1, 2)))
+    np.testing.assert_array_equal(found, graph_of(4, (0, 1), (1, 2), (0, 2)))
+
+
+def test_chance_is_the_same_whenever_it_is_asked():
+    chance, parents = Chance(np.ones(3), 4), np.array([True, False, True])
+    assert chance.jitter(1, parents) == chance.jitter(1, parents.copy())
+    others = {chance.jitter(0, parents), chance.jitter(1, ~parents), Chance(np.ones(3), 5).jitter(1, parents)}
+    assert chance.jitter(1, parents) not in others
+
+
+# -- with fits of rows
+
+
+def climb_of(values):
+    values = (values - values.mean(0)) / values.std(0)
+    n = values.shape[1]
+    fits = AdditiveFits(values, [True] * n)
+
+    def gain(group, parents, changed):
+        every = np.flatnonzero(parents | (np.arange(n) == changed))
+        found = fits.residuals(group, every)
+        return log_densities(found[0]) - log_densities(found[1 + list(every).index(changed)])
+
+    return GraphClimb(gain, ~np.eye(n, dtype=bool))
+
+
+def shares(values, seed, n=20):
+    """Of edges in other data sets of the kind."""
+    climb, n_rows, rng = climb_of(values), len(values), np.random.default_rng(seed)
+    graph = climb.climbed(np.zeros((values.shape[1],) * 2, bool))
+    weights = rng.multinomial(n_rows, np.full(n_rows, 1 / n_rows), n).astype(float)
+    return np.mean([climb.climbed(graph, Chance(w, k)) for k, w in enumerate(weights)], axis=0)
+
+
+def straight(noise, rng, n=800):
+    """0 -> 1 -> 2 -> 3 and 0 -> 3, all straight lines."""
+    x = noise(rng, (n, 4))
+    x[:, 1] += x[:, 0]
+    x[:, 2] -= 0.8 * x[:, 1]
+    x[:, 3] += x[:, 2] - x[:, 0]
+    return x
+
+
+@pytest.mark.parametrize("noise", [lambda rng, n: rng.uniform(-1, 1, n), lambda rng, n: rng.laplace(size=n)])
+def test_noise_that_is_not_normal_shows_directions(noise):
+    found = shares(straight(noise, np.random.default_rng(0)), 0)
+    np.testing.assert_array_equal(found > 0.9, graph_of(4, (0, 1), (1, 2), (2, 3), (0, 3)))
+
+
+def test_normal_noise_leaves_directions_open():
+    """Of 0 -> 1 either direction explains the rows as well: over ten tables neither is told with certainty."""
+    told = []
+    for seed in range(10):
+        rng = np.random.default_rng(seed)
+        x = rng.normal(size=500)
+        found = shares(np.column_stack([x, x + rng.normal(size=500)]), seed)
+        assert found[0, 1] + found[1, 0] == 1.0  # that they are joined is certain
+        told.append(found[0, 1])
+    assert 0.25 < np.mean(told) < 0.75
+    assert np.mean(np.abs(np.array(told) - 0.5)) < 0.4
+
+
+def test_units_and_variances_do_not_tell_directions():
+    rng = np.random.default_rng(5)
+    x = rng.normal(size=800)
+    y = np.sin(2 * x) + 0.3 * rng.normal(size=800)
+    for scale in (1e-3, 1.0, 1e3):
+        found = climb_of(np.column_stack([x, scale * y])).climbed(np.zeros((2, 2), bool))
+        np.testing.assert_array_equal(found, graph_of(2, (0, 1)))
