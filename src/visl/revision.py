@@ -34,7 +34,7 @@ ROWS_OF_A_PARENT = 40  # with fewer, fits say little ...
 MOST_PARENTS = 12  # ... and with more, they take long
 FEWEST_ROWS = 20  # what fewer rows would have to judge stays as it is
 LARGEST_GAIN = 1.0  # nats that one row may count for: a few rows far outside must not decide
-MOST_SEARCHED = 30  # groups: with more, only pairs that may have been taken for each other are joined
+MOST_SEARCHED = 30  # groups: with more, edges are only dropped and turned
 REPLICATES = 40  # data sets of rows drawn with replacement, in which graphs are searched again
 DETOURS = 10  # of them, by way of which a better graph is looked for
 UNSEEN = 0.1  # times that each direction counts as found beyond those
@@ -244,11 +244,11 @@ class _Judge:
 
     def probabilities(self) -> FloatArray:
         """(M, M)"""
-        climb = GraphClimb(self.fits.gain_of_rows, self._open())
-        graph = self._searched(climb, self._revised())
-        score = np.where(
-            graph, self._scores(graph, graph), self._scores(graph, self.candidates & ~graph & ~reaches(graph).T)
-        )
+        graph = self._revised()
+        climb = GraphClimb(self.fits.gain_of_rows, self._open(graph))
+        graph = self._searched(climb, graph)
+        others = self.candidates & ~graph & ~reaches(graph).T
+        score = np.where(graph, self._scores(graph, graph), self._scores(graph, others))
         result = self.found * np.where(self.found + self.found.T > 0.5, 0.5, 1.0)  # outside, and no pair is joined
         judged = (graph | self.candidates) & np.isfinite(score)
         result[judged] = _probability(score[judged])
@@ -259,10 +259,10 @@ class _Judge:
         result = np.minimum(result, np.where(other_way, 1 - result.T, 1.0))
         return np.where(self.required, 1.0, self._shared_out(result, graph, climb))
 
-    def _open(self) -> BoolArray:
-        """(M, M) the edges to groups that fits judge, which are looked for."""
-        every = np.full(self.graph.shape, len(self.graph) <= MOST_SEARCHED)
-        return self.learned_edges & self.by_fits & (every | self.candidates | self.candidates.T)
+    def _open(self, graph: BoolArray) -> BoolArray:
+        """(M, M) the edges to groups that fits judge, among which better ones are looked for."""
+        few = np.full(graph.shape, len(graph) <= MOST_SEARCHED)
+        return self.learned_edges & self.by_fits & (few | graph | graph.T)
 
     def _searched(self, climb: GraphClimb, graph: BoolArray) -> BoolArray:
         """A better graph nearby. Better ones still may be found from no edges at all, or by way of those of other data

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import statistics
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -16,6 +18,7 @@ KEPT_SETS = 8  # of parents of each group, whose gains are remembered
 
 BoolArray = NDArray[np.bool_]
 FloatArray = NDArray[np.float64]
+Edge = tuple[int, int]
 
 # (group, its parents (M,), one more group or one of them) -> (N,) nats that this one is worth to each row beside the
 # others; NaN where a row has a gap, everywhere if rows are too few.
@@ -39,7 +42,9 @@ class Chance:
 
     def jitter(self, group: int, parents: BoolArray) -> float:
         """Of the fit of a group to parents, (M,): the same whenever it is asked for."""
-        return JITTER * float(np.random.default_rng([self.number, group, *np.packbits(parents)]).standard_normal())
+        key = f"{self.number} {group} ".encode() + np.packbits(parents).tobytes()
+        uniform = (int.from_bytes(hashlib.blake2b(key, digest_size=6).digest()) + 0.5) / 2**48
+        return JITTER * statistics.NormalDist().inv_cdf(uniform)
 
 
 class GraphClimb:
@@ -50,53 +55,20 @@ class GraphClimb:
 
     def climbed(self, graph: BoolArray, chance: Chance | None = None) -> BoolArray:
         """Take the best step, until none is worth more than LEAST_STEP.  (M, M), acyclic -> (M, M)"""
-        passed = {graph.tobytes()}
+        passed, way = {graph.tobytes()}, _Way(self, chance)
         while True:
-            steps = [*self._changed(graph, chance), *self._turned(graph, chance)]
-            new = [(value, step) for value, step in steps if value > LEAST_STEP and step.tobytes() not in passed]
-            if not new:
-                return graph
-            graph = max(new, key=lambda one: one[0])[1]
-            passed.add(graph.tobytes())
-
-    def _changed(self, graph: BoolArray, chance: Chance | None) -> Iterator[tuple[float, BoolArray]]:
-        """Acyclic graphs with an edge more or less, and the nats gained."""
-        for i, j in np.argwhere(self.open_ & ~reaches(graph).T).tolist():
-            value = self._value_of_change(i, j, graph, chance)
-            if value > LEAST_STEP:
-                yield value, _with(graph, i, j, not graph[i, j])
-
-    def _turned(self, graph: BoolArray, chance: Chance | None) -> Iterator[tuple[float, BoolArray]]:
-        """Acyclic graphs with an edge turned, in the rows that see the parents of both its ends. What these no longer
-        need then is dropped at once: in the wrong order of two groups, edges to both may be needed."""
-        for i, j in np.argwhere(graph & self.open_ & self.open_.T).tolist():
-            now, then = self._worth(i, j, graph), self._worth(j, i, graph)
-            value = _total((then.gain - now.gain) * (now.seen & then.seen), chance)
-            value += _jitter(j, i, graph, chance) - _jitter(i, j, graph, chance)
-            step = _with(_with(graph, i, j, False), j, i, True)
-            hopeless = value < -PARENT_COST * int(step[:, [i, j]].sum())
-            if hopeless or not (now.seen & then.seen).any() or reaches(step)[i, i]:
-                continue
-            while True:
-                parents = [
-                    (k, end) for end in (i, j) for k in np.flatnonzero(step[:, end] & self.open_[:, end]).tolist()
-                ]
-                drops = [(self._value_of_change(k, end, step, chance), k, end) for k, end in parents]
-                gained, k, end = max(drops, default=(0.0, 0, 0))
-                if gained <= 0:
+            better = [(value, edges) for value, edges in way.steps(graph) if value > LEAST_STEP]
+            for _, edges in sorted(better, reverse=True):
+                step = _flipped(graph, edges)
+                if step.tobytes() not in passed:
                     break
-                value, step = value + gained, _with(step, k, end, False)
-            yield value, step
+            else:
+                return graph
+            passed.add(step.tobytes())
+            way.forget({j for _, j in edges})
+            graph = step
 
-    def _value_of_change(self, i: int, j: int, graph: BoolArray, chance: Chance | None) -> float:
-        """Nats gained if an edge that is absent is added, or one that is there is dropped."""
-        worth = self._worth(i, j, graph)
-        if not worth.seen.any():
-            return -np.inf
-        gained = _total(worth.gain, chance) + _jitter(i, j, graph, chance) - PARENT_COST
-        return -gained if graph[i, j] else gained
-
-    def _worth(self, i: int, j: int, graph: BoolArray) -> _Worth:
+    def worth(self, i: int, j: int, graph: BoolArray) -> _Worth:
         """Of i to j."""
         sets, parents = self._known[j], graph[:, j]
         key = parents.tobytes()
@@ -110,22 +82,89 @@ class GraphClimb:
         return known[i]
 
 
-def _total(gain: FloatArray, chance: Chance | None) -> float:
-    return float(gain.sum() if chance is None else gain @ chance.weights)
+class _Way:
+    """The steps of one climb: edges that are flipped, and the nats gained. Those of groups whose parents have not
+    changed are known."""
+
+    def __init__(self, climb: GraphClimb, chance: Chance | None) -> None:
+        self.climb, self.chance = climb, chance
+        self._changes: dict[int, FloatArray] = {}
+        self._turns: dict[Edge, tuple[float, list[Edge]]] = {}
+
+    def forget(self, groups: set[int]) -> None:
+        """Their parents have changed."""
+        for j in groups:
+            self._changes.pop(j, None)
+        self._turns = {edge: turn for edge, turn in self._turns.items() if groups.isdisjoint(edge)}
+
+    def steps(self, graph: BoolArray) -> Iterator[tuple[float, list[Edge]]]:
+        """All that end in an acyclic graph."""
+        open_, from_to = self.climb.open_, reaches(graph)
+        for j in np.flatnonzero(open_.any(0)).tolist():
+            if j not in self._changes:
+                self._changes[j] = self._changes_of(j, graph)
+            for i in np.flatnonzero((self._changes[j] > LEAST_STEP) & ~from_to[j]).tolist():
+                yield float(self._changes[j][i]), [(i, j)]
+        further = (graph.astype(int) @ from_to) > 0  # whether a way leads there beside the edge
+        for i, j in np.argwhere(graph & open_ & open_.T & ~further).tolist():
+            if (i, j) not in self._turns:
+                self._turns[i, j] = self._turn(i, j, graph)
+            yield self._turns[i, j]
+
+    def _changes_of(self, j: int, graph: BoolArray) -> FloatArray:
+        """(M,) of each open edge to j, added or dropped."""
+        result = np.full(len(graph), -np.inf)
+        for i in np.flatnonzero(self.climb.open_[:, j]).tolist():
+            result[i] = self._change(i, j, graph)
+        return result
+
+    def _change(self, i: int, j: int, graph: BoolArray) -> float:
+        """Of an edge that is added if it is absent, else dropped."""
+        worth = self.climb.worth(i, j, graph)
+        if not worth.seen.any():
+            return -np.inf
+        gained = self._total(worth.gain) + self._jitter(i, j, graph) - PARENT_COST
+        return -gained if graph[i, j] else gained
+
+    def _turn(self, i: int, j: int, graph: BoolArray) -> tuple[float, list[Edge]]:
+        """Of i -> j into j -> i, in the rows that see the parents of both. What either no longer needs then is dropped
+        at once: in the wrong order of two groups, edges to both may be needed."""
+        now, then = self.climb.worth(i, j, graph), self.climb.worth(j, i, graph)
+        seen = now.seen & then.seen
+        edges = [(i, j), (j, i)]
+        if not seen.any():
+            return -np.inf, edges
+        value = self._total((then.gain - now.gain) * seen)
+        value += self._jitter(j, i, graph) - self._jitter(i, j, graph)
+        step = _flipped(graph, edges)
+        while value > -PARENT_COST * int(step[:, [i, j]].sum()):  # else drops cannot make up for it
+            ends = [(k, end) for end in (i, j) for k in np.flatnonzero(step[:, end]).tolist()]
+            drops = [(self._change(k, end, step), (k, end)) for k, end in ends if self.climb.open_[k, end]]
+            gained, edge = max(drops, default=(0.0, (i, j)))
+            if gained <= 0:
+                break
+            value, step = value + gained, _flipped(step, [edge])
+            edges.append(edge)
+        return value, edges
+
+    def _total(self, gain: FloatArray) -> float:
+        return float(gain.sum() if self.chance is None else gain @ self.chance.weights)
+
+    def _jitter(self, i: int, j: int, graph: BoolArray) -> float:
+        """Of what i is worth to j."""
+        if self.chance is None:
+            return 0.0
+        with_it, without = graph[:, j].copy(), graph[:, j].copy()
+        with_it[i], without[i] = True, False
+        return self.chance.jitter(j, with_it) - self.chance.jitter(j, without)
 
 
-def _jitter(i: int, j: int, graph: BoolArray, chance: Chance | None) -> float:
-    """Of what i is worth to j."""
-    if chance is None:
-        return 0.0
-    with_it, without = (_with(graph, i, j, present)[:, j] for present in (True, False))
-    return chance.jitter(j, with_it) - chance.jitter(j, without)
-
-
-def _with(graph: BoolArray, i: int, j: int, present: bool) -> BoolArray:
-    changed = graph.copy()
-    changed[i, j] = present
-    return changed
+def _flipped(graph: BoolArray, edges: list[Edge]) -> BoolArray:
+    """With those edges that were absent, without those that were there."""
+    result = graph.copy()
+    for edge in edges:
+        result[edge] = not result[edge]
+    return result
 
 
 def reaches(graph: BoolArray) -> BoolArray:
