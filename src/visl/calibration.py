@@ -24,6 +24,9 @@ LEVEL = 0.9  # of the intervals that are to hold this share
 # like so many cells.
 FACTORS = np.geomspace(0.5, 2.0, 15)
 CELLS_OF_ALL = 200
+# Networks have learned from the hidden cells, and know them the better the fewer rows and the more columns there are.
+# With so many values of a column for each column half of a narrowing (of its logarithm) is made; with more, more of it.
+VALUES_FOR_HALF = 15
 
 
 @dataclass(frozen=True)
@@ -34,6 +37,7 @@ class HiddenCells:
     asked: AskedCells
     values: NDArray[np.float32]  # (cells,) of the asked cells
     known: Table  # the same rows, each once, nothing hidden
+    trust: float  # what a narrowing that they call for counts: see VALUES_FOR_HALF
 
 
 def calibrate(model: VislModel, table: Table, *, seed: int) -> None:
@@ -58,7 +62,17 @@ def _hide(table: Table, seed: int) -> HiddenCells:
     observed = sample.n_cells / max(1, sample.n_rows * sample.n_columns)
     shown = rng.random(sample.n_cells) >= max(LEAST_HIDDEN, 1 - (1 - HIDDEN) / max(observed, 1e-9))
     asked = AskedCells(sample.row_of_cell[~shown], sample.columns[~shown].astype(np.int64))
-    return HiddenCells(sample.keep_cells(shown), asked, sample.values[~shown], table.take_rows(np.unique(rows)))
+    return HiddenCells(
+        sample.keep_cells(shown),
+        asked,
+        sample.values[~shown],
+        known=table.take_rows(np.unique(rows)),
+        trust=trust_in(table.n_cells / table.n_columns**2),
+    )
+
+
+def trust_in(values_for_each_column: float) -> float:
+    return values_for_each_column / (values_for_each_column + VALUES_FOR_HALF)
 
 
 def _noise_variance(
@@ -79,7 +93,7 @@ def _noise_variance(
 def _deviation_scale(
     model: VislModel, hidden: HiddenCells, is_number: NDArray[np.bool_], seed: int
 ) -> NDArray[np.float64]:
-    """(D,) with which intervals of LEVEL hold that share of the hidden values, all members together.
+    """(D,) with which intervals of LEVEL hold about that share of the hidden values, all members together.
 
     Pooled members are wider than each of them, so they share one scale.
     """
@@ -92,7 +106,7 @@ def _deviation_scale(
     counts = np.bincount(column, minlength=len(is_number))
     own = [_log_factor(inside[column == j].mean(0)) if counts[j] else overall for j in range(len(is_number))]
     shrunk = (counts * own + CELLS_OF_ALL * overall) / (counts + CELLS_OF_ALL)
-    return np.where(is_number, np.exp(shrunk), 1.0)
+    return np.where(is_number, np.exp(np.where(shrunk < 0, hidden.trust * shrunk, shrunk)), 1.0)
 
 
 def _bounds(hidden: HiddenCells, is_number: NDArray[np.bool_]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
