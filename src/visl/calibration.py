@@ -14,7 +14,8 @@ from visl.model import VislModel
 from visl.table import Table
 
 ROWS = 2000  # those of a smaller table are taken several times, with other cells hidden
-DRAWS = 30
+DRAWS = 30  # for the noise of Gaussians ...
+DRAWS_OF_MIXTURES, DRAWS_OF_A_MEMBER = 10, 3  # ... and for mixtures, whose draws are nearly alike: at least
 HIDDEN = 0.3  # share of the cells that are gaps then, as in the paper's test protocol ...
 LEAST_HIDDEN = 0.1  # ... but of the observed ones at least this share is hidden: a table may have more gaps already
 MIN_CELLS = 20  # a column with fewer hidden cells takes the residuals of all columns together
@@ -99,7 +100,7 @@ def _deviation_scale(
     """
     column = hidden.asked.column
     low, high = _bounds(hidden, is_number)
-    imputer = Imputer(model, n_draws=max(DRAWS, model.n_members), seed=seed)
+    imputer = Imputer(model, n_draws=max(DRAWS_OF_MIXTURES, DRAWS_OF_A_MEMBER * model.n_members), seed=seed)
     below, up_to = (imputer.cdf(hidden.shown, hidden.asked, ends, list(FACTORS)) for ends in (low, high))
     inside = np.where(is_number[column][:, None], inside_shares(below, up_to, LEVEL), 0.0)  # (cells, factors)
     overall = _log_factor(inside[is_number[column]].mean(0))
