@@ -7,7 +7,7 @@ from scipy.stats import norm
 
 from visl import inference
 from visl.config import Config
-from visl.inference import AskedCells, Drawn, Imputer, Mixture, calibrate_noise, mixture_quantile
+from visl.inference import AskedCells, Drawn, Imputer, Mixture, mixture_quantile
 from visl.model import VislModel
 from visl.schema import BINARY, CATEGORICAL, CONTINUOUS, ORDINAL, Column, Schema
 from visl.table import Table
@@ -184,24 +184,28 @@ def test_log_prob_is_the_log_of_the_mean_probability(model: VislModel, table: Ta
     np.testing.assert_allclose(np.exp(logs[binary]), imputer.probabilities(table, asked)[binary, 1], rtol=1e-5)
 
 
-def test_calibration_matches_the_residuals() -> None:
-    """A model that predicts a constant: noise variance + variance of the draws = the column's mean squared residual."""
-    columns = (Column("a", CONTINUOUS, "a"), Column("b", CONTINUOUS, "b"))
-    model = VislModel(
-        Schema(columns, ("a", "b"), False),
-        Config(latent_dim=4, **PAPER),
-        torch.zeros(2, 2),
-        torch.Generator().manual_seed(0),
-    )
-    rng = np.random.default_rng(0)
-    values = np.stack([rng.normal(0, 0.1, 4000), rng.normal(0, 0.5, 4000)], 1)
-    calibrate_noise(model, Table.from_dense(values, np.ones((4000, 2), bool)), seed=0)
-    # No edges: a node receives nothing, so every draw predicts the same constant m and the variance is E[(x - m)^2].
-    constant = Imputer(model, n_draws=3, seed=0).point(
-        Table.from_dense(np.zeros((1, 2)), np.zeros((1, 2), bool)), AskedCells(np.array([0, 0]), np.array([0, 1]))
-    )
-    expected = np.array([0.01, 0.25]) + constant**2
-    np.testing.assert_allclose(model.noise_variance, expected[None], rtol=0.15)
+def test_the_cdf_of_a_mixture_by_hand() -> None:
+    """Two draws of two components, at 1: 0.25 Phi(1) + 0.75 Phi(0), and Phi((1 - 3) / 2); deviations also doubled."""
+    log_weight = torch.tensor([[[0.25, 0.75]], [[1.0, 0.0]]]).double().log()
+    mean = torch.tensor([[[0.0, 1.0]], [[3.0, 0.0]]]).double()
+    variance = torch.tensor([[[1.0, 4.0]], [[4.0, 1.0]]]).double()
+    mixture = Mixture(log_weight, mean, variance, torch.zeros(2, 1).double())
+    at = torch.ones(1).double()
+    for factor in (1.0, 2.0):
+        expected = (0.25 * norm.cdf(1 / factor) + 0.75 * 0.5 + norm.cdf(-1 / factor)) / 2
+        assert mixture.cdf(at, factor).item() == pytest.approx(expected)
+
+
+def test_the_cdf_is_the_share_below_a_quantile(model: VislModel, table: Table) -> None:
+    """Of a number; of levels it is the sum of their probabilities, and without an order there is none."""
+    asked, imputer = gaps(table), Imputer(model, n_draws=12, seed=2)
+    number, level, ordinal = asked.column == 2, asked.column == 1, asked.column == 3
+    at = imputer.quantile(table, asked, 0.3)
+    at[ordinal] = 1
+    shares = imputer.cdf(table, asked, at)[:, 0]
+    np.testing.assert_allclose(shares[number], 0.3, atol=1e-4)
+    np.testing.assert_allclose(shares[ordinal], imputer.probabilities(table, asked)[ordinal, :2].sum(1), atol=1e-6)
+    assert np.isnan(shares[level]).all()
 
 
 def test_mixture_quantile_of_different_spreads() -> None:
@@ -294,18 +298,6 @@ def test_every_member_has_its_own_noise(table: Table) -> None:
     upper = pooled.quantile(table, asked, 0.9)[number]
     below = (norm.cdf(upper, means[0], 0.1) + norm.cdf(upper, means[1], 0.5**0.5)) / 2
     np.testing.assert_allclose(below, 0.9, atol=1e-4)
-
-
-def test_calibration_is_that_of_each_member_alone() -> None:
-    rng = np.random.default_rng(0)
-    values = np.stack([rng.integers(0, 2, 300), rng.integers(0, 3, 300), rng.random(300), rng.integers(0, 4, 300)], 1)
-    data, together = Table.from_dense(values, rng.random((300, 4)) < 0.8), build(3, scale=1.5)
-    calibrate_noise(together, data, seed=0)
-    for member, variance in zip(build(3, scale=1.5).members(), together.noise_variance, strict=True):
-        calibrate_noise(member, data, seed=0)
-        torch.testing.assert_close(member.noise_variance[0], variance)
-    assert len(together.noise_variance[:, 2].unique()) == 3
-    torch.testing.assert_close(together.noise_variance[:, [0, 1, 3]], torch.full((3, 3), 0.02))  # of discrete columns
 
 
 # -- mixtures

@@ -14,11 +14,15 @@ from visl.measures import (
     auroc,
     average_precision,
     bernoulli_log_likelihood,
+    calibration_error,
+    inside_shares,
     interval_coverage,
     mean_log_likelihood,
     precision_recall_curve,
     rmse,
     roc_curve,
+    shared_coverage,
+    tie_bounds,
 )
 
 # By falling score: 1 | 0 and 1 tied | 0 | 0.  Positives: 2 of 5.
@@ -32,6 +36,33 @@ def test_numbers_by_hand():
     assert mean_log_likelihood([-1.0, -2.0, 0.6]) == pytest.approx(-0.8)
     # Both ends belong to the interval.
     assert interval_coverage([0.0, 0.0, 0.5, 0.6], [1.0, 0.2, 0.5, 0.9], [1.0, 0.3, 0.5, 0.5]) == 0.5
+
+
+def test_a_value_at_an_end_counts_for_its_share_inside():
+    """Of [0.02, 0.12] the part above 0.05 is inside, 7 of 10; of everything 9 of 10; points are inside or not."""
+    below, up_to = [0.02, 0.0, 0.04, 0.5, 0.9], [0.12, 1.0, 0.04, 0.5, 0.99]
+    np.testing.assert_allclose(inside_shares(below, up_to, 0.9), [0.7, 0.9, 0.0, 1.0, 5 / 9])
+    assert shared_coverage(below[:4], up_to[:4], 0.9) == pytest.approx(0.65)
+
+
+def test_a_right_distribution_of_few_values_has_the_level_as_its_shared_coverage():
+    """Three values with 0.6, 0.3 and 0.1, as often as they are probable: plain intervals cover them all."""
+    below, up_to = np.repeat([0.0, 0.6, 0.9], [6, 3, 1]), np.repeat([0.6, 0.9, 1.0], [6, 3, 1])
+    for level in (0.5, 0.9):
+        assert shared_coverage(below, up_to, level) == pytest.approx(level)
+
+
+def test_bounds_of_ties_by_hand():
+    low, high = tie_bounds([0, 1, 1, 3, 3, 4], [1, 3, 4, 2, 9])
+    np.testing.assert_array_equal(low, [0.5, 2, 4, 2, 9])
+    np.testing.assert_array_equal(high, [2, 3.5, 4, 2, 9])
+    assert [end.tolist() for end in tie_bounds([5, 5], [5])] == [[-np.inf], [np.inf]]
+
+
+def test_calibration_error_by_hand():
+    """Bins of 0.8 to 0.9, half of it right, and of 0.9 to 1, all right: (2 * 0.35 + 0.05) / 3."""
+    assert calibration_error([0.85, 0.85, 0.95], [1, 0, 1]) == pytest.approx((0.7 + 0.05) / 3)
+    assert calibration_error([1.0], [1]) == 0
 
 
 def test_bernoulli_by_hand():

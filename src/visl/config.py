@@ -139,8 +139,8 @@ class Config:
 
     # -- inference
     n_draws: int = 30  # Monte-Carlo draws of (Z, G) behind an imputation (paper: 100; ours: a laptop's)
-    # Spread of continuous draws from the residuals of hidden cells, where a value is a single Gaussian (ours), else
-    # continuous_variance.
+    # Spread of continuous draws from hidden cells (ours): their residuals where a value is a single Gaussian, else
+    # continuous_variance; how many of them lie in their intervals where it is a mixture.
     calibrate_noise: bool = True
 
     def __post_init__(self) -> None:
@@ -198,10 +198,6 @@ class Config:
         starts = (0, *ends.values())
         phases = (Phase(name, start, end) for (name, end), start in zip(ends.items(), starts, strict=False))
         return tuple(phase for phase in phases if phase.first < phase.end)
-
-    @property
-    def calibrates_noise(self) -> bool:
-        return self.calibrate_noise and self.mixture_components == 1
 
     def drop_rate(self, *, equations: bool) -> float:
         if self.max_drop_rate is not None:

@@ -20,6 +20,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from visl import store
 from visl.batches import TrainingData, member_seeds
+from visl.calibration import calibrate
 from visl.config import Config
 from visl.data.align import match_log, match_table
 from visl.data.codec import describe_constants, encode
@@ -29,7 +30,7 @@ from visl.data.long import LongLog
 from visl.data.masks import hide as hide_cells
 from visl.data.source import Name
 from visl.errors import InputError, warn_user
-from visl.inference import AskedCells, Imputer, calibrate_noise
+from visl.inference import AskedCells, Imputer
 from visl.log_cells import check_asked, predict_log_cells
 from visl.model import VislModel
 from visl.persistence import from_document, to_document
@@ -173,7 +174,7 @@ class VISL(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
                 engine=engine,
             )  # fmt: skip
             self.training_seconds_ = time.monotonic() - begun  # of this process, from the table's understanding on
-            if self.model_.config.calibrates_noise:
+            if self.model_.config.calibrate_noise:
                 self._calibrate(data, engine)
             self._finish(history)
         except Interrupted:
@@ -189,9 +190,10 @@ class VISL(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         largest = int(np.argmax(data.sizes))
         own = list(data.parts).index(largest) if largest in data.parts else None
         if own is not None:
-            calibrate_noise(self.model_, data.tables[own], seed=self.seed_)
-        found = engine.gather(None if own is None else self.model_.noise_variance.tolist())
-        self.model_.noise_variance.copy_(torch.tensor(next(variance for variance in found if variance is not None)))
+            calibrate(self.model_, data.tables[own], seed=self.seed_)
+        for learned in (self.model_.noise_variance, self.model_.deviation_scale):
+            found = engine.gather(None if own is None else learned.tolist())
+            learned.copy_(torch.tensor(next(numbers for numbers in found if numbers is not None)))
 
     def _prepare(self, X: Any, set_aside: Sequence[Name], engine: Engine) -> TrainingData:
         """Everything up to training: the table understood, the model with its first weights."""

@@ -25,11 +25,6 @@ from visl.schema import CATEGORICAL
 from visl.table import Table, mix_bits
 
 FLOATS_AT_ONCE = 1 << 20  # rows are taken in chunks so that tensors stay near this size; larger ones were slower
-CALIBRATION_ROWS = 1000
-CALIBRATION_DRAWS = 30
-CALIBRATION_HIDDEN = 0.3  # share of the observed cells hidden to measure residuals, as in the paper's test protocol
-MIN_CALIBRATION_CELLS = 20  # a column with fewer hidden cells takes the residuals of all columns together
-MIN_NOISE_VARIANCE = 1e-6
 
 
 @dataclass(frozen=True)
@@ -75,6 +70,11 @@ class Mixture:
             x.movedim(-1, 1).flatten(0, 1) for x in (self.mean, self.total_variance, self.log_weight.exp() / n_draws)
         )
         return mixture_quantile(mean, variance.sqrt(), share, weight)
+
+    def cdf(self, value: Tensor, factor: float = 1.0) -> Tensor:
+        """(c,) of all draws together at the given values, (c,); factor: of the components' deviations"""
+        steps = (value[:, None] - self.mean) / (factor * self.total_variance.sqrt())
+        return (self.log_weight.exp() * torch.special.ndtr(steps)).sum(-1).mean(0)
 
     def sample(self, uniform: Tensor) -> Tensor:
         """(S, c) from as many numbers on (0, 1): each chooses the component, and what is left of it the value there."""
@@ -203,6 +203,26 @@ class Imputer:
 
         return self._with_constants(asked, self._collect(table, asked, at_share))
 
+    def cdf(
+        self, table: Table, asked: AskedCells, values: NDArray, factors: Sequence[float] = (1.0,)
+    ) -> NDArray[np.float32]:
+        """(cells, factors): the share at or below the given values; NaN for categorical cells.
+
+        factors: what the deviations of a continuous cell's components are multiplied by, to try others.
+        """
+        at = torch.from_numpy(np.asarray(values, np.float64))
+
+        def up_to(output: Drawn, chunk: slice) -> Tensor:
+            value = at[chunk].to(self.device, self.dtype)[output.cells]
+            if output.mixture is not None:
+                return torch.stack([output.mixture.cdf(value, factor) for factor in factors], -1)
+            levels = torch.arange(output.shares.shape[-1], device=self.device)
+            share = (output.shares * (levels <= value[:, None])).sum(-1)
+            share = torch.full_like(share, torch.nan) if output.kind == CATEGORICAL else share
+            return share[:, None].expand(-1, len(factors))
+
+        return self._collect(table, asked, up_to, width=(len(factors),))
+
     def sample(self, table: Table, asked: AskedCells) -> NDArray[np.float32]:
         """(draws, cells): independent completions. Each draw is one graph for all rows.
 
@@ -287,37 +307,6 @@ class Imputer:
 
     def _tensor(self, array: NDArray) -> Tensor:
         return torch.from_numpy(array).to(self.device)
-
-
-def calibrate_noise(model: VislModel, table: Table, *, seed: int) -> None:
-    """Add noise to continuous draws so that, with the draws' own spread, it matches the residuals of hidden cells.
-
-    Some observed cells of (at most) CALIBRATION_ROWS rows are hidden and predicted; for each member and column
-    noise variance = mean squared residual - mean variance of the draws.
-    """
-    rng = np.random.default_rng(seed)
-    rows = np.sort(rng.permutation(table.n_rows)[:CALIBRATION_ROWS])
-    sample = table.take_rows(rows)
-    shown = rng.random(sample.n_cells) >= CALIBRATION_HIDDEN
-    continuous = np.array([not column.levels for column in model.schema.columns])
-    if continuous[sample.columns[~shown]].any():
-        variances = [_noise_variance(member, sample, shown, continuous, seed) for member in model.members()]
-        model.noise_variance.copy_(torch.from_numpy(np.stack(variances)))
-
-
-def _noise_variance(
-    member: VislModel, sample: Table, shown: NDArray[np.bool_], continuous: NDArray[np.bool_], seed: int
-) -> NDArray[np.float64]:
-    """(D,) of one member, from the cells that are not shown; continuous: (D,)"""
-    asked = AskedCells(sample.row_of_cell[~shown], sample.columns[~shown].astype(np.int64))
-    imputer = Imputer(member, n_draws=CALIBRATION_DRAWS, seed=seed)
-    mean, spread = imputer.moments(sample.keep_cells(shown), asked).T
-    excess = (sample.values[~shown] - mean) ** 2 - spread
-    overall = excess[continuous[asked.column]].mean()
-    counts = np.bincount(asked.column, minlength=sample.n_columns)
-    means = np.bincount(asked.column, excess, minlength=sample.n_columns) / np.maximum(counts, 1)
-    variance = np.where(counts >= MIN_CALIBRATION_CELLS, means, overall)
-    return np.where(continuous, np.maximum(variance, MIN_NOISE_VARIANCE), member.noise_variance[0].cpu().numpy())
 
 
 def mixture_quantile(means: Tensor, deviation: Tensor, share: float, weight: Tensor | None = None) -> Tensor:

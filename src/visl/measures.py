@@ -10,6 +10,7 @@ from visl.errors import InputError
 BoolArray = NDArray[np.bool_]
 FloatArray = NDArray[np.float64]
 
+LEAST_MASS = 1e-9  # of a value: with less it is a point
 LEAST_PROBABILITY = 1e-6  # what a certain but wrong prediction is taken to have given the truth
 
 
@@ -28,6 +29,53 @@ def interval_coverage(low: ArrayLike, high: ArrayLike, truth: ArrayLike) -> floa
     lows, true = _same_shape(low, truth)
     highs, _ = _same_shape(high, truth)
     return _mean((lows <= true) & (true <= highs))
+
+
+def inside_shares(below: ArrayLike, up_to: ArrayLike, level: float) -> FloatArray:
+    """Which share of the truth's own probability lies in the central interval of this level, of each cell.
+
+    below, up_to: P(X < truth) and P(X <= truth). A value that many cells have may hold more probability than an end of
+    the interval cuts off: the interval then covers more than its level, by nature. Here such a value counts for the
+    part of [below, up_to] between (1 - level) / 2 and (1 + level) / 2, whose mean over cells is the level if the
+    probabilities are right.
+    """
+    low, high = _same_shape(below, up_to)
+    ends = (1 - level) / 2, (1 + level) / 2
+    mass = high - low
+    inside = np.clip(high, *ends) - np.clip(low, *ends)
+    is_point = mass < LEAST_MASS
+    at_point = (ends[0] <= low) & (high <= ends[1])
+    return np.where(is_point, at_point, inside / np.where(is_point, 1.0, mass))
+
+
+def shared_coverage(below: ArrayLike, up_to: ArrayLike, level: float) -> float:
+    """Coverage of intervals where a value at an end counts for its share inside: see `inside_shares`."""
+    return _mean(inside_shares(below, up_to, level))
+
+
+def tie_bounds(known: ArrayLike, asked: ArrayLike) -> tuple[FloatArray, FloatArray]:
+    """Between which numbers lies what is taken for each asked value: the middles to the values next to it.
+
+    A value that is not known twice or more is itself alone.  known: (n,), asked: (c,) -> (c,), (c,)
+    """
+    values, counts = np.unique(np.asarray(known, np.float64), return_counts=True)
+    wanted = np.asarray(asked, np.float64)
+    if not values.size:
+        return wanted, wanted
+    ends = np.concatenate([[-np.inf], (values[1:] + values[:-1]) / 2, [np.inf]])
+    at = np.searchsorted(values, wanted).clip(max=len(values) - 1)
+    is_tie = (values[at] == wanted) & (counts[at] > 1)
+    return np.where(is_tie, ends[at], wanted), np.where(is_tie, ends[at + 1], wanted)
+
+
+def calibration_error(confidence: ArrayLike, right: ArrayLike, n_bins: int = 10) -> float:
+    """Expected calibration error: |mean confidence - share right| in equal bins of confidence, weighted by cells."""
+    sure, hit = _same_shape(confidence, right)
+    if not sure.size:
+        return float("nan")
+    bins = np.minimum((sure * n_bins).astype(int), n_bins - 1)
+    gaps = np.bincount(bins, sure - hit, minlength=n_bins)
+    return float(np.abs(gaps).sum() / sure.size)
 
 
 def mean_log_likelihood(log_probabilities: ArrayLike) -> float:

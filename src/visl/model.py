@@ -69,6 +69,7 @@ class VislModel(nn.Module):
     centre: Tensor  # (K, D) of the scaled values, which all networks see standardised by it ...
     spread: Tensor  # (K, D) ... and this
     edge_cost: Tensor  # (M, M) of each edge, in nats a row, as training sets it
+    deviation_scale: Tensor  # (K, D) what deviations of mixtures are multiplied by: see `calibration`
     noise_variance: Tensor  # (K, D) of continuous draws, scaled values, beyond that of their components
 
     def __init__(
@@ -106,6 +107,7 @@ class VislModel(nn.Module):
         self.register_buffer("centre", torch.zeros(K, D))
         self.register_buffer("spread", torch.ones(K, D))
         self.register_buffer("edge_cost", torch.zeros(M, M), persistent=False)
+        self.register_buffer("deviation_scale", torch.ones(K, D))
         self.register_buffer("noise_variance", torch.full((K, D), noise))
 
     @property
@@ -180,8 +182,9 @@ class VislModel(nn.Module):
     def components(self, output: KindOutput) -> tuple[Tensor, Tensor, Tensor]:
         """Log-weights, means and variances of continuous read-outs, on the scaled values; each (S, cells, C)."""
         log_weight, mean, variance = output.likelihood.components(output.units)
-        centre, spread = (x.flatten()[output.column][:, None] for x in (self.centre, self.spread))
-        return log_weight, centre + spread * mean, spread.square() * variance
+        of_columns = (self.centre, self.spread, self.deviation_scale)
+        centre, spread, scale = (x.flatten()[output.column][:, None] for x in of_columns)
+        return log_weight, centre + spread * mean, (spread * scale).square() * variance
 
     def _equation_terms(self, cells: Cells, uniform: Tensor, graph: GraphTerms | None) -> ElboTerms:
         assert self.equations is not None

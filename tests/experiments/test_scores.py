@@ -1,3 +1,4 @@
+import dataclasses
 import math
 
 import numpy as np
@@ -78,6 +79,28 @@ def test_density_and_intervals():
     scores = imputation_scores(asked, Truth(values), answer)
     assert scores["log_likelihood"] == pytest.approx(-3 * 0.8)
     assert scores["coverage"] == 0.5  # the binary cell has no interval
+
+
+def test_a_value_that_others_have_is_covered_in_part():
+    """Numbers spread evenly over [0, 2]; levels with .3, .6 and .1.
+
+    1 is in training and asked for: it stands for all from 0.75 to 1.5, which is inside. 2, too, stands for all from
+    1.5 on, the upper quarter, of which .2 is inside. 0.05 alone is a point with .025 below it. Level 2 holds [.9, 1],
+    half of which is inside.
+    """
+    asked, values = problem(("continuous", "ordinal", "categorical"), [0, 0, 0, 1, 2]), np.array([1.0, 2.0, 0.05, 2, 1])
+    train = np.full((4, 3), np.nan)
+    train[:, 0] = [0.5, 1.0, 2.0, 2.0]
+    cumulative = np.array([0.3, 0.9, 1.0])
+
+    def cdf(at):
+        of_number = np.clip(at / 2, 0, 1)
+        of_level = [cumulative[int(v)] if v >= 0 else 0.0 for v in np.floor(np.clip(at, -1, 2))]
+        return np.where(asked.asked_column == 0, of_number, np.where(asked.asked_column == 1, of_level, np.nan))
+
+    answer = Imputation(mean=values, cdf=cdf)
+    scores = imputation_scores(dataclasses.replace(asked, train=train), Truth(values), answer)
+    assert scores["shared_coverage"] == pytest.approx((1 + 0.2 / 0.25 + 0 + 0.5) / 4)
 
 
 def test_every_cell_must_be_answered():

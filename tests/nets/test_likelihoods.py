@@ -182,8 +182,9 @@ def test_members_have_columns_and_thresholds_of_their_own():
 def test_a_mixture_of_gaussians_by_hand():
     likelihood = GaussianMixture(variable_wise(CONTINUOUS), 1.0, n_components=2)
     assert likelihood.n_units(variable_wise(CONTINUOUS).columns[0]) == 6
-    # Weights 1 : 3; means -.2 and .1; deviations .7 e^0 and .7 e^-1. Units of wider columns are ignored.
-    units = torch.tensor([[[0.0, math.log(3), -0.2, 0.1, 0.0, -1.0, 99.0]]], dtype=torch.float64)
+    # Weights 1 : 3; means .8 - 1 and -.9 + 1, from where they start; deviations .7 e^0 and .7 e^-1. Units of wider
+    # columns are ignored.
+    units = torch.tensor([[[0.0, math.log(3), 0.8, -0.9, 0.0, -1.0, 99.0]]], dtype=torch.float64)
     value = torch.tensor([0.4], dtype=torch.float64)
     normal = [torch.distributions.Normal(m, s) for m, s in ((-0.2, 0.7), (0.1, 0.7 * math.exp(-1)))]
     expected = 0.25 * normal[0].log_prob(value).exp() + 0.75 * normal[1].log_prob(value).exp()

@@ -75,6 +75,7 @@ class Imputation:
     low: FloatArray | None = None  # (c,) ends of the interval of LEVEL, equal tails
     high: FloatArray | None = None
     log_density: Callable[[FloatArray], FloatArray] | None = None  # log p of the asked cells' values, (c,) -> (c,)
+    cdf: Callable[[FloatArray], FloatArray] | None = None  # P(X <= value), (c,) -> (c,); NaN where there is no order
 
 
 @dataclass(frozen=True)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from visl import measures
 from visl.errors import InputError
-from visl.experiments.problem import BoolArray, FloatArray, Imputation, IntArray, Problem, Structure, Truth
+from visl.experiments.problem import LEVEL, BoolArray, FloatArray, Imputation, IntArray, Problem, Structure, Truth
 from visl.graph.acyclicity import project_to_dag
 from visl.graph.metrics import edge_aupr, edge_auroc, structure_scores
 from visl.schema import BINARY, CATEGORICAL, CONTINUOUS
@@ -36,7 +37,24 @@ def imputation_scores(problem: Problem, truth: Truth, imputation: Imputation) ->
     if imputation.low is not None and imputation.high is not None:
         given = ~np.isnan(imputation.low) & ~np.isnan(imputation.high)  # some methods have intervals for numbers alone
         scores["coverage"] = measures.interval_coverage(imputation.low[given], imputation.high[given], values[given])
+    if imputation.cdf is not None:
+        scores["shared_coverage"] = shared_coverage(problem, truth, imputation.cdf)
     return scores
+
+
+def shared_coverage(problem: Problem, truth: Truth, cdf: Callable[[FloatArray], FloatArray]) -> float:
+    """Of the cells that have an order; a value that others of its column have too counts for its share inside."""
+    low, high = truth.values.astype(np.float64), truth.values.astype(np.float64)
+    for j in np.unique(problem.asked_column):
+        here = problem.asked_column == j
+        if problem.kinds[j] == CONTINUOUS:
+            seen = problem.train[~np.isnan(problem.train[:, j]), j]
+            low[here], high[here] = measures.tie_bounds(np.concatenate([seen, high[here]]), high[here])
+        else:
+            low[here] -= 0.5  # between this level and the one below
+    below, up_to = cdf(low), cdf(high)
+    ordered = ~np.isnan(up_to)
+    return measures.shared_coverage(below[ordered], up_to[ordered], LEVEL)
 
 
 def _check(problem: Problem, truth: Truth, imputation: Imputation) -> None:

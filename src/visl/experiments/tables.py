@@ -26,6 +26,7 @@ WORDS = {
     "rmse": "RMSE",
     "rmse_by_column": "RMSE, mean of columns",
     "coverage": "coverage of 90 % intervals",
+    "shared_coverage": "coverage, ends shared out",
     "log_likelihood": "log-likelihood of a cell",
     "mixed_error": "error, mean of columns",
     "accuracy": "accuracy",

@@ -16,6 +16,7 @@ from visl.schema import BINARY, CATEGORICAL, CONTINUOUS, ORDINAL, Column, Schema
 
 # Of a component of a mixture, on standardised values.
 START_LOG_DEVIATION = math.log(0.7)
+START_MEANS = 1.0  # components start evenly between minus this and this: alike they would stay one hump for long
 LOG_DEVIATION_RANGE = (math.log(1e-3), math.log(10.0))
 MEAN_VARIANCE = 0.04  # of the Gaussian under which a mixture's mean is learned; less counts more
 
@@ -84,6 +85,7 @@ class GaussianMixture(Likelihood):
     def components(self, units: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         C = self.n_components
         log_weight, mean, log_deviation = units[..., : 3 * C].split(C, dim=-1)
+        mean = mean + torch.linspace(-START_MEANS, START_MEANS, C, dtype=mean.dtype, device=mean.device)
         deviation = (log_deviation + START_LOG_DEVIATION).clamp(*LOG_DEVIATION_RANGE).exp()
         return log_weight.log_softmax(-1), mean, deviation.square()
 

@@ -10,9 +10,10 @@ import numpy as np
 import torch
 
 from visl.batches import TrainingData, member_seeds
+from visl.calibration import calibrate
 from visl.config import Config, build_config
 from visl.experiments.problem import TAILS, Answer, FloatArray, Imputation, Problem, Run, Structure
-from visl.inference import AskedCells, Imputer, calibrate_noise
+from visl.inference import AskedCells, Imputer
 from visl.model import VislModel
 from visl.schema import BINARY, CONTINUOUS, Column, Schema
 from visl.steps import find_device
@@ -104,8 +105,8 @@ def to_table(values: FloatArray) -> Table:
 
 def _answer(model: VislModel, table: Table, problem: Problem, run: Run) -> Answer:
     config = model.config
-    if config.calibrates_noise and CONTINUOUS in problem.kinds:
-        calibrate_noise(model, table, seed=run.seed)
+    if config.calibrate_noise:
+        calibrate(model, table, seed=run.seed)
     with torch.no_grad():
         probabilities = model.edges.probabilities().cpu().double().numpy().mean(0)
     structure = Structure(model.edges.edges_above(probabilities, EDGE_THRESHOLD), probabilities)
@@ -126,4 +127,7 @@ def _imputation(model: VislModel, problem: Problem, run: Run) -> Imputation | No
     def log_density(values: FloatArray) -> FloatArray:
         return imputer.log_prob(shown, asked, values.astype(np.float32)).astype(np.float64)
 
-    return Imputation(point, low, high, log_density)
+    def cdf(values: FloatArray) -> FloatArray:
+        return imputer.cdf(shown, asked, values)[:, 0].astype(np.float64)
+
+    return Imputation(point, low, high, log_density, cdf)
