@@ -17,7 +17,7 @@ from visl.additive import AdditiveFits, log_densities
 from visl.batches import CellStore, TrainingData
 from visl.graph.posterior import DirectedPosterior
 from visl.model import VislModel
-from visl.nets.equations import StructuralEquations
+from visl.nets.equations import ENOUGH_ROWS, StructuralEquations
 from visl.schema import CONTINUOUS, Schema
 from visl.search import PARENT_COST, Chance, GraphClimb, reaches
 from visl.steps import Engine
@@ -213,6 +213,9 @@ class _Judge:
         )
         self.between_levels = ~(numbers | numbers[:, None])
         self.least[self.between_levels] = 0.0
+        # Of many levels each tells little beside the others: they were found by rows with gaps too, which cannot judge.
+        n_seen = sum(rows.seen.sum(0).cpu().numpy() for rows in (self.learned, self.held_out))  # (M,)
+        self.fewest = np.where(self.between_levels, np.maximum(FEWEST_ROWS, ENOUGH_ROWS * n_seen), FEWEST_ROWS)
         # Fits start from all candidates where rows suffice, since several may be worth something only together.
         widest = np.where(self._rows_for(self.graph), self.graph, False)
         widest = np.where(self._rows_for(self.candidates), self.candidates, widest)
@@ -334,7 +337,7 @@ class _Judge:
         ):
             error = np.sqrt(gains.variance / np.maximum(gains.n, 1)).clip(1e-6)
             found = (gains.mean - self.least[i, j]) / error - self.errors[i, j]
-            scores[i, j] = np.where(gains.n >= FEWEST_ROWS, found, np.inf)
+            scores[i, j] = np.where(gains.n >= self.fewest[i, j], found, np.inf)
         return scores
 
     def _gains_by_fits(self, graph: BoolArray, asked: BoolArray) -> tuple[IntArray, IntArray, Gains]:
