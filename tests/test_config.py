@@ -116,9 +116,13 @@ def test_values_on_the_border_are_allowed():
     assert (low.edge_prior, high.edge_prior) == (0.0, 1.0)
 
 
-@pytest.mark.parametrize(("epochs", "stages"), [(1, (1, 0)), (2, (1, 1)), (3, (2, 1)), (300, (150, 150))])
-def test_stage_epochs(epochs, stages):
-    assert Config(epochs=epochs).stage_epochs == stages
+@pytest.mark.parametrize(
+    ("epochs", "stages", "with_equations"),
+    [(1, (1, 0), (1, 0)), (2, (1, 1), (1, 1)), (3, (2, 1), (1, 2)), (300, (150, 150), (100, 200))],
+)
+def test_stage_epochs(epochs, stages, with_equations):
+    assert Config(epochs=epochs).stage_epochs(equations=False) == stages
+    assert Config(epochs=epochs).stage_epochs(equations=True) == with_equations
 
 
 def test_acyclicity_weight_by_hand():
@@ -133,7 +137,7 @@ def test_acyclicity_weight_by_hand():
 
 
 def test_acyclicity_weight_of_equations_by_hand():
-    # 200 epochs: stage 1 has 100; the graph is learned in epochs 10 to 59, with .01 to 100 nats a row.
+    # 300 epochs: stage 1 has 100; the graph is learned in epochs 10 to 59, with .01 to 100 nats a row.
     config = Config()
     warm, graph, settled, impute = config.phases(equations=True)
     weight = [config.acyclicity_weight_at(epoch, graph, 1000) for epoch in (10, 35, 59)]
@@ -145,8 +149,8 @@ def test_acyclicity_weight_of_equations_by_hand():
 @pytest.mark.parametrize(
     ("epochs", "expected"),
     [
-        (200, [("warm", 0, 10), ("graph", 10, 60), ("settled", 60, 100), ("impute", 100, 200)]),
-        (4, [("graph", 0, 1), ("settled", 1, 2), ("impute", 2, 4)]),
+        (300, [("warm", 0, 10), ("graph", 10, 60), ("settled", 60, 100), ("impute", 100, 300)]),
+        (6, [("graph", 0, 1), ("settled", 1, 2), ("impute", 2, 6)]),
         (1, [("graph", 0, 1)]),
     ],
 )
@@ -162,11 +166,13 @@ def test_phases_of_the_paper_are_its_two_stages():
 
 
 def test_learning_rates_fall_along_half_a_cosine_in_each_stage():
-    share = [Config(epochs=8).learning_rate_share(epoch) for epoch in range(8)]
+    share = [Config(epochs=8).learning_rate_share(epoch, equations=False) for epoch in range(8)]
     assert share[0] == share[4] == 1.0
     assert share[2] == share[6] == pytest.approx(0.003 + 0.997 / 2)
     assert share[3] == share[7] == pytest.approx(0.003 + 0.997 * 0.5 * (1 - 2**-0.5))
-    assert {PRESETS["paper-eedi"].learning_rate_share(epoch) for epoch in (0, 500, 999)} == {1.0}
+    with_equations = [Config(epochs=12).learning_rate_share(epoch, equations=True) for epoch in (0, 2, 4, 8)]
+    assert with_equations == pytest.approx([1.0, share[2], 1.0, share[2]])
+    assert {PRESETS["paper-eedi"].learning_rate_share(epoch, equations=False) for epoch in (0, 500, 999)} == {1.0}
 
 
 def test_acyclicity_is_not_off_for_the_whole_of_a_short_first_stage():

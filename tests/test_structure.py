@@ -169,7 +169,7 @@ def test_each_member_is_standardised_by_its_own_table():
 
 def test_what_each_phase_learns():
     table = random_table(MIXED, 60)
-    model = model_of(epochs=20)  # stage 1: 1 epoch of warm-up, 5 of learning the graph, 4 settled
+    model = model_of(epochs=30)  # stage 1: 1 epoch of warm-up, 5 of learning the graph, 4 settled
     seen = []
 
     def watch(record):
@@ -182,8 +182,8 @@ def test_what_each_phase_learns():
         return [not torch.equal(a, b) for a, b in zip(tensors, tensors[1:], strict=False)]
 
     assert torch.equal(edges[0], torch.zeros_like(edges[0]))  # existence of 1/2 in the warm-up
-    assert changes(edges) == [True] * 5 + [False] * 14
-    assert changes(networks) == [True] * 9 + [False] * 10
+    assert changes(edges) == [True] * 5 + [False] * 24
+    assert changes(networks) == [True] * 9 + [False] * 20
     assert (model.edges.decided >= 0).all()
 
 
@@ -205,7 +205,7 @@ def test_a_small_table_is_passed_over_until_there_are_steps_enough():
 
 @pytest.mark.parametrize("n_steps", [3, 20, 28, 40])
 def test_an_interrupted_run_goes_on_to_the_same_end(n_steps):
-    table, settings = random_table(MIXED, 40), {"batch_size": 10, "min_batches": 1, "epochs": 10}
+    table, settings = random_table(MIXED, 40), {"batch_size": 10, "min_batches": 1, "epochs": 15}
     whole = model_of(**settings)
     train(whole, table, seeds=[3])
     part = model_of(**settings)
@@ -352,7 +352,7 @@ def test_bent_relations_show_their_direction(found):
 
 def test_history_counts_the_edges(found):
     assert {"edges", "nll", "acyclicity"} <= set(found.history_.columns)
-    assert found.history_["stage"].tolist() == [1] * 40 + [2] * 40
+    assert found.history_["stage"].tolist() == [1] * 27 + [2] * 53
 
 
 def test_how_clearly_edges_between_levels_must_be_worth_something():

@@ -125,7 +125,7 @@ class Config:
 
     # -- training
     n_members: int = 1  # models from different seeds, trained side by side, whose predictions are pooled (ours)
-    epochs: int = 200  # half of them for each stage (paper: 300; ours: a laptop's)
+    epochs: int = 300  # half of them for each stage (paper), with equations two thirds for the second (ours)
     batch_size: int = 100  # rows (paper) ...
     min_batches: int = 10  # ... but fewer in a small table, so that a pass over it has this many steps (ours)
     epoch_steps: int = 40  # of an epoch, at least, with equations: small tables are passed over again (ours)
@@ -177,10 +177,9 @@ class Config:
         if self.acyclicity_on not in ("probabilities", "sample"):
             raise InputError(f"acyclicity_on is {self.acyclicity_on!r}: use 'probabilities' or 'sample'")
 
-    @property
-    def stage_epochs(self) -> tuple[int, int]:
+    def stage_epochs(self, *, equations: bool) -> tuple[int, int]:
         """Epochs of stage 1 (graph learned) and stage 2 (graph frozen, backward messages); a single one is stage 1."""
-        second = self.epochs // 2
+        second = 2 * self.epochs // 3 if equations else self.epochs // 2
         return self.epochs - second, second
 
     def equation_batch_rows(self, n_rows: int) -> int:
@@ -189,7 +188,7 @@ class Config:
 
     def phases(self, *, equations: bool) -> tuple[Phase, ...]:
         """Stage 1 is one phase in the paper's form, and three for equations; a phase without an epoch is left out."""
-        first, _ = self.stage_epochs
+        first, _ = self.stage_epochs(equations=equations)
         ends = {LATENT: first, IMPUTE: self.epochs}
         if equations:
             warm = round(WARM_UP * first)
@@ -210,11 +209,11 @@ class Config:
             return self.equation_learning_rate, self.equation_edge_learning_rate
         return self.learning_rate, self.edge_learning_rate or self.learning_rate
 
-    def learning_rate_share(self, epoch: int) -> float:
+    def learning_rate_share(self, epoch: int, *, equations: bool) -> float:
         """What is left of the learning rates in this epoch of the whole run."""
         if not self.decay_learning_rates:
             return 1.0
-        first, second = self.stage_epochs
+        first, second = self.stage_epochs(equations=equations)
         done = epoch / first if epoch < first else (epoch - first) / second
         return SLOWEST + (1 - SLOWEST) * 0.5 * (1 + math.cos(math.pi * done))
 
@@ -228,7 +227,9 @@ class Config:
             low, high = ACYCLICITY_OF_EQUATIONS
             done = (epoch - phase.first) / (phase.end - phase.first)
             return n_rows * low * (high / low) ** done if phase.name == GRAPH else 0.0
-        start = min(self.acyclicity_start_epoch, self.stage_epochs[0] // 10)  # a short run must not miss it
+        start = min(
+            self.acyclicity_start_epoch, self.stage_epochs(equations=False)[0] // 10
+        )  # a short run must not miss it
         ramp_epochs = max(1.0, self.acyclicity_ramp * self.epochs)
         grown = (epoch - start + 1) / ramp_epochs
         return self.acyclicity_weight * min(1.0, max(0.0, grown))

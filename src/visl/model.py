@@ -236,7 +236,7 @@ class VislModel(nn.Module):
     @property
     def uses_backward(self) -> bool:
         """Whether stage 2 took place; a single epoch is all stage 1, and its backward messages are untrained."""
-        return self.config.stage_epochs[1] > 0
+        return self.config.epochs > 1
 
 
 def learns_equations(schema: Schema, config: Config) -> bool:

@@ -19,7 +19,7 @@ MARKER = "summary.json"
 @guarded
 def demo(
     out: Annotated[Path, typer.Option("--out", "-o", metavar="FOLDER", help="Folder to write.")] = Path("demo"),
-    epochs: Annotated[int | None, typer.Option(metavar="N", help="Fewer passes are quicker, and worse.")] = None,
+    epochs: Annotated[int, typer.Option(metavar="N", help="Fewer passes are quicker, and worse.")] = 200,
     force: o.Force = False,
     quiet: o.Quiet = False,
     as_json: o.AsJson = False,
