@@ -95,11 +95,22 @@ def test_reaching_by_hand():
     np.testing.assert_array_equal(found, graph_of(4, (0, 1), (1, 2), (0, 2)))
 
 
-def test_chance_is_the_same_whenever_it_is_asked():
-    chance, parents = Chance(np.ones(3), 4), np.array([True, False, True])
-    assert chance.jitter(1, parents) == chance.jitter(1, parents.copy())
-    others = {chance.jitter(0, parents), chance.jitter(1, ~parents), Chance(np.ones(3), 5).jitter(1, parents)}
-    assert chance.jitter(1, parents) not in others
+def test_chance_draws_rows_and_leans_one_way_or_the_other():
+    chance = Chance.draw(50, 4, np.random.default_rng(0))
+    assert chance.weights.sum() == 50
+    assert (chance.leaning <= 0).all()
+    assert (np.maximum(chance.leaning, chance.leaning.T) == 0).all()
+    assert ((chance.leaning < 0) ^ (chance.leaning.T < 0) ^ np.eye(4, dtype=bool)).all()
+
+
+@pytest.mark.parametrize(
+    ("leaning", "edge"), [([[0.0, 0.0], [-9.0, 0.0]], (0, 1)), ([[0.0, -9.0], [0.0, 0.0]], (1, 0))]
+)
+def test_of_directions_that_tell_the_same_chance_chooses(leaning, edge):
+    """The edge is worth 20 nats either way, in two rows that count twice and not at all."""
+    climb = from_scores(lambda group, parents: 20.0 * parents.any(), 2)
+    found = climb.climbed(graph_of(2, (0, 1)), Chance(np.array([2.0, 0.0]), np.array(leaning)))
+    np.testing.assert_array_equal(found, graph_of(2, edge))
 
 
 # -- with fits of rows
@@ -120,10 +131,9 @@ def climb_of(values):
 
 def shares(values, seed, n=20):
     """Of edges in other data sets of the kind."""
-    climb, n_rows, rng = climb_of(values), len(values), np.random.default_rng(seed)
-    graph = climb.climbed(np.zeros((values.shape[1],) * 2, bool))
-    weights = rng.multinomial(n_rows, np.full(n_rows, 1 / n_rows), n).astype(float)
-    return np.mean([climb.climbed(graph, Chance(w, k)) for k, w in enumerate(weights)], axis=0)
+    climb, (n_rows, n_columns), rng = climb_of(values), values.shape, np.random.default_rng(seed)
+    graph = climb.climbed(np.zeros((n_columns, n_columns), bool))
+    return np.mean([climb.climbed(graph, Chance.draw(n_rows, n_columns, rng)) for _ in range(n)], axis=0)
 
 
 def straight(noise, rng, n=800):

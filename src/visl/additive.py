@@ -43,25 +43,27 @@ class AdditiveFits:
         columns = zip(values.T, is_number, strict=True)
         self._bases = [_spline_basis(x, n_pieces) if number else _level_basis(x) for x, number in columns]
         self._rough = [_roughness(b.shape[1], number) for b, number in zip(self._bases, is_number, strict=True)]
-        self._known: OrderedDict[tuple[int, tuple[int, ...]], FloatArray] = OrderedDict()
+        self._known: OrderedDict[tuple[int, tuple[int, ...], tuple[int, ...]], FloatArray] = OrderedDict()
 
-    def residuals(self, column: int, given: Sequence[int]) -> FloatArray:
-        """(1 + given, N): with all that is given, then without each, on the same rows; NaN where one is a gap."""
-        key = column, tuple(given)
+    def residuals(self, column: int, given: Sequence[int], without: Sequence[int] | None = None) -> FloatArray:
+        """(1 + without, N): with all that is given, then without each of these (None: each that is given), on the same
+        rows; NaN where one is a gap."""
+        key = column, tuple(given), tuple(given if without is None else without)
         if key not in self._known:
             self._known[key] = self._solved(*key)
             if len(self._known) > KEPT:
                 self._known.popitem(last=False)
         return self._known[key]
 
-    def _solved(self, column: int, given: tuple[int, ...]) -> FloatArray:
-        rows = np.flatnonzero(~np.isnan(self.values[:, [column, *given]]).any(1))
-        result = np.full((1 + len(given), len(self.values)), np.nan)
-        if len(rows):
+    def _solved(self, column: int, given: tuple[int, ...], without: tuple[int, ...]) -> FloatArray:
+        seen = ~np.isnan(self.values[:, [column, *given]]).any(1)
+        rows = slice(None) if seen.all() else np.flatnonzero(seen)  # a slice copies nothing
+        result = np.full((1 + len(without), len(self.values)), np.nan)
+        if seen.any():
             problem = _Problem([self._bases[k][rows] for k in given], self.values[rows, column])
             solutions = (problem.solved(self._penalty(given, s)) for s in SMOOTHNESS[: None if given else 1])
             best = min(solutions, key=problem.cross_validated)
-            result[:, rows] = problem.residuals(best)
+            result[:, rows] = problem.residuals(best, [given.index(k) for k in without])
         return result
 
     def _penalty(self, given: tuple[int, ...], smoothness: float) -> FloatArray:
@@ -98,8 +100,8 @@ class _Problem:
         used = np.einsum("fg,gf->", solution.inverse, self.gram) / len(self.y)
         return float(np.square(self.y - self.X @ solution.coefficients).mean() / max(1 - used, 1e-3) ** 2)
 
-    def residuals(self, solution: _Solution) -> list[FloatArray]:
-        """Of each row, predicted by the others: with all functions, then without each.
+    def residuals(self, solution: _Solution, without: Sequence[int]) -> list[FloatArray]:
+        """Of each row, predicted by the others: with all functions, then without each of these.
 
         With B the columns of X A^-1, C the block of A^-1 and b the coefficients that belong to a function: fitted
         values without it are fitted - B C^-1 b, and leverages h - diag(B C^-1 B').
@@ -107,11 +109,11 @@ class _Problem:
         spread = self.X @ solution.inverse
         fitted, leverage = self.X @ solution.coefficients, np.einsum("nf,nf->n", spread, self.X)
         result = [self._of_other_rows(fitted, leverage)]
-        for block in self.blocks:
-            B, C = spread[:, block], solution.inverse[block, block]
-            solved = np.linalg.solve(C, np.column_stack([solution.coefficients[block], B.T]))  # C^-1 b, C^-1 B'
-            less = np.einsum("nq,qn->n", B, solved[:, 1:])
-            result.append(self._of_other_rows(fitted - B @ solved[:, 0], leverage - less))
+        for block in (self.blocks[k] for k in without):
+            B = spread[:, block]
+            weighed = B @ np.linalg.inv(solution.inverse[block, block])  # B C^-1
+            less = np.einsum("nq,nq->n", weighed, B)
+            result.append(self._of_other_rows(fitted - weighed @ solution.coefficients[block], leverage - less))
         return result
 
     def _of_other_rows(self, fitted: FloatArray, leverage: FloatArray) -> FloatArray:

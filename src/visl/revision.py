@@ -205,7 +205,8 @@ class _Judge:
         self.learned_edges = member.edges.learned[0].cpu().numpy()  # which prior knowledge leaves open
         rows = np.concatenate([rows.dense() for rows in (self.learned, self.held_out)])
         self.fits = _GroupFits(rows, member.schema)
-        self.chances = _chances(len(rows), seed)
+        rng = np.random.default_rng(seed)
+        self.chances = [Chance.draw(len(rows), len(self.graph), rng) for _ in range(REPLICATES)]
         self.by_fits, numbers = self._judged_by_fits(), np.array(member.schema.has_numbers)  # (M,)
         # (M, M) of each edge: how many nats, and by how many standard errors
         self.least, self.errors = (
@@ -381,7 +382,8 @@ class _GroupFits:
 
     def residuals(self, group: int, parents: BoolArray) -> FloatArray:
         """(N,); parents: (M,)"""
-        return self._fits(group, np.flatnonzero(parents))[0]
+        every = np.flatnonzero(parents)
+        return self._fits(group, every, every[:0])[0]
 
     def gain(self, group: int, parents: BoolArray, changed: int) -> tuple[float, float, int]:
         """Mean, variance and number of rows of what this parent is worth beside the others."""
@@ -398,22 +400,18 @@ class _GroupFits:
 
     def _gain(self, group: int, parents: BoolArray, changed: int) -> FloatArray:
         """(N,) NaN where a row does not see all parents"""
+        # Of all parents of a graph one is asked for after the other; of a set with one more, only that one.
         every = np.flatnonzero(parents | (np.arange(len(parents)) == changed))
-        found = self._fits(group, every)
+        asked = every if parents[changed] else np.array([changed])
+        found = self._fits(group, every, asked)
         if np.isnan(found[0]).all():
             return found[0]
-        with_it, without = found[0], found[1 + int(np.flatnonzero(every == changed)[0])]
-        return log_densities(with_it) - log_densities(without)
+        return log_densities(found[0]) - log_densities(found[1 + int(np.flatnonzero(asked == changed)[0])])
 
-    def _fits(self, group: int, parents: IntArray) -> FloatArray:
-        """(1 + parents, N)"""
-        return self.fits.residuals(self.column[group], [self.column[m] for m in parents])
-
-
-def _chances(n_rows: int, seed: int) -> list[Chance]:
-    rng = np.random.default_rng(seed)
-    weights = rng.multinomial(n_rows, np.full(n_rows, 1 / n_rows), REPLICATES).astype(float)
-    return [Chance(w, number) for number, w in enumerate(weights)]
+    def _fits(self, group: int, parents: IntArray, without: IntArray) -> FloatArray:
+        """(1 + without, N)"""
+        given, less = ([self.column[m] for m in groups] for groups in (parents, without))
+        return self.fits.residuals(self.column[group], given, less)
 
 
 def _summary(gain: FloatArray) -> tuple[float, float, int]:

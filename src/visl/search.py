@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import statistics
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -13,7 +11,7 @@ from numpy.typing import NDArray
 
 PARENT_COST = 5.0  # nats, in all rows together, that an edge must be worth: of many candidates some seem worth a little
 LEAST_STEP = 0.1  # nats
-JITTER = 3.0  # nats by which the fit of a group to given parents is uncertain beyond the chance of its rows
+LEANING = 4.0  # nats by which the two directions of an edge differ by chance of the fits, beyond that of the rows
 KEPT_SETS = 8  # of parents of each group, whose gains are remembered
 
 BoolArray = NDArray[np.bool_]
@@ -35,16 +33,19 @@ class _Worth:
 
 @dataclass(frozen=True)
 class Chance:
-    """Another data set of the same kind: rows drawn with replacement, and fits that come out a little differently."""
+    """Another data set of the same kind: rows drawn with replacement, and directions that come out a bit differently.
+
+    Of graphs that tell the same, which fits prefer is chance that their rows do not show.
+    """
 
     weights: FloatArray  # (N,) of the rows
-    number: int  # of the data set
+    leaning: FloatArray  # (M, M) nats that are added for an edge: 0 or less, and 0 one way or the other
 
-    def jitter(self, group: int, parents: BoolArray) -> float:
-        """Of the fit of a group to parents, (M,): the same whenever it is asked for."""
-        key = f"{self.number} {group} ".encode() + np.packbits(parents).tobytes()
-        uniform = (int.from_bytes(hashlib.blake2b(key, digest_size=6).digest()) + 0.5) / 2**48
-        return JITTER * statistics.NormalDist().inv_cdf(uniform)
+    @classmethod
+    def draw(cls, n_rows: int, n_groups: int, rng: np.random.Generator) -> Chance:
+        weights = rng.multinomial(n_rows, np.full(n_rows, 1 / n_rows)).astype(float)
+        apart = np.triu(LEANING * rng.standard_normal((n_groups, n_groups)), 1)
+        return cls(weights, np.minimum(0.0, apart - apart.T))
 
 
 class GraphClimb:
@@ -123,7 +124,7 @@ class _Way:
         worth = self.climb.worth(i, j, graph)
         if not worth.seen.any():
             return -np.inf
-        gained = self._total(worth.gain) + self._jitter(i, j, graph) - PARENT_COST
+        gained = self._total(worth.gain) + self._leaning(i, j) - PARENT_COST
         return -gained if graph[i, j] else gained
 
     def _turn(self, i: int, j: int, graph: BoolArray) -> tuple[float, list[Edge]]:
@@ -134,8 +135,7 @@ class _Way:
         edges = [(i, j), (j, i)]
         if not seen.any():
             return -np.inf, edges
-        value = self._total((then.gain - now.gain) * seen)
-        value += self._jitter(j, i, graph) - self._jitter(i, j, graph)
+        value = self._total((then.gain - now.gain) * seen) + self._leaning(j, i) - self._leaning(i, j)
         step = _flipped(graph, edges)
         while value > -PARENT_COST * int(step[:, [i, j]].sum()):  # else drops cannot make up for it
             ends = [(k, end) for end in (i, j) for k in np.flatnonzero(step[:, end]).tolist()]
@@ -150,13 +150,8 @@ class _Way:
     def _total(self, gain: FloatArray) -> float:
         return float(gain.sum() if self.chance is None else gain @ self.chance.weights)
 
-    def _jitter(self, i: int, j: int, graph: BoolArray) -> float:
-        """Of what i is worth to j."""
-        if self.chance is None:
-            return 0.0
-        with_it, without = graph[:, j].copy(), graph[:, j].copy()
-        with_it[i], without[i] = True, False
-        return self.chance.jitter(j, with_it) - self.chance.jitter(j, without)
+    def _leaning(self, i: int, j: int) -> float:
+        return 0.0 if self.chance is None else float(self.chance.leaning[i, j])
 
 
 def _flipped(graph: BoolArray, edges: list[Edge]) -> BoolArray:
