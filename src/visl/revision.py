@@ -29,7 +29,7 @@ FLOATS_AT_ONCE = 1 << 22
 # quite trained to the end, and false edges still seem worth something to them. Fits are exact.
 BY_NETWORKS, BY_FITS = (0.02, 3.0), (0.0, 2.0)
 FALSE_SHARE = 0.25  # of the edges between levels: by so many standard errors that at most this share would be false
-CLEARLY = 3.0  # standard errors by which networks predict a group better where they judge it instead of fits
+CLEARLY = (0.05, 3.0)  # nats a row, and standard errors, by which networks predict a group better if they judge it
 ROWS_OF_A_PARENT = 40  # with fewer, fits say little ...
 MOST_PARENTS = 12  # ... and with more, they take long
 FEWEST_ROWS = 20  # what fewer rows would have to judge stays as it is
@@ -233,11 +233,13 @@ class _Judge:
         networks = np.concatenate([rows.log_prob(self.graph) for rows in (self.learned, self.held_out)])
         is_held_out = np.arange(len(networks)) >= len(self.learned.seen)
         result: BoolArray = self.fits.possible & (self.graph.sum(0) <= MOST_PARENTS)
+        least, errors = CLEARLY
         for j in np.flatnonzero(result):
             better = networks[:, j] - log_densities(self.fits.residuals(int(j), self.graph[:, j]))
             seen = ~np.isnan(better)
             better = better[seen & is_held_out] if (seen & is_held_out).sum() >= FEWEST_ROWS else better[seen]
-            result[j] = len(better) >= FEWEST_ROWS and better.mean() <= CLEARLY * better.std() / np.sqrt(len(better))
+            error = better.std() / np.sqrt(len(better)) if len(better) >= FEWEST_ROWS else np.inf
+            result[j] = error < np.inf and better.mean() <= max(least, errors * error)
         return result
 
     def _rows_for(self, graph: BoolArray) -> BoolArray:
