@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 PARENT_COST = 5.0  # nats, in all rows together, that an edge must be worth: of many candidates some seem worth a little
 LEAST_STEP = 0.1  # nats
-LEANING = 4.0  # nats by which the two directions of an edge differ by chance of the fits, beyond that of the rows
+LEANING = 8.0  # nats by which the two directions of an edge differ by chance of the fits, beyond that of the rows
 KEPT_SETS = 8  # of parents of each group, whose gains are remembered
 
 BoolArray = NDArray[np.bool_]
