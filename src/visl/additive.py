@@ -29,7 +29,7 @@ FloatArray = NDArray[np.float64]
 
 
 class AdditiveFits:
-    """x_j = constant + sum over columns k of f_k(x_k) + Gaussian noise, every row predicted by the others.
+    """x_j = constant + sum over columns k of f_k(x_k) + noise, every row predicted by the others.
 
     f_k is a cubic spline of a number, or a value for each level. A row without itself has the residual e / (1 - h), h
     being its entry on the diagonal of X (X'X + P)^-1 X': so what a function learns of the very rows it is judged by
