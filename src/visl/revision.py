@@ -13,12 +13,12 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from visl.additive import AdditiveFits, log_densities
+from visl.additive import log_densities
 from visl.batches import CellStore, TrainingData
 from visl.graph.posterior import DirectedPosterior
+from visl.group_fits import FEWEST_ROWS, LARGEST_GAIN, MOST_PARENTS, ROWS_OF_A_PARENT, GroupFits
 from visl.model import VislModel
 from visl.nets.equations import ENOUGH_ROWS, StructuralEquations
-from visl.schema import CONTINUOUS, Schema
 from visl.search import PARENT_COST, Chance, GraphClimb, reaches
 from visl.steps import Engine
 from visl.table import Table
@@ -30,10 +30,6 @@ FLOATS_AT_ONCE = 1 << 22
 BY_NETWORKS, BY_FITS = (0.02, 3.0), (0.0, 2.0)
 FALSE_SHARE = 0.25  # of the edges between levels: by so many standard errors that at most this share would be false
 CLEARLY = (0.05, 3.0)  # nats a row, and standard errors, by which networks predict a group better if they judge it
-ROWS_OF_A_PARENT = 40  # with fewer, fits say little ...
-MOST_PARENTS = 12  # ... and with more, they take long
-FEWEST_ROWS = 20  # what fewer rows would have to judge stays as it is
-LARGEST_GAIN = 1.0  # nats that one row may count for: a few rows far outside must not decide
 MOST_SEARCHED = 30  # groups: with more, edges are only dropped and turned
 REPLICATES = 40  # data sets of rows drawn with replacement, in which graphs are searched again
 DETOURS = 10  # of them, by way of which a better graph is looked for
@@ -204,7 +200,7 @@ class _Judge:
         self.required = (member.edges.prior[0] == 1).cpu().numpy()
         self.learned_edges = member.edges.learned[0].cpu().numpy()  # which prior knowledge leaves open
         rows = np.concatenate([rows.dense() for rows in (self.learned, self.held_out)])
-        self.fits = _GroupFits(rows, member.schema)
+        self.fits = GroupFits(rows, member.schema)
         rng = np.random.default_rng(seed)
         self.chances = [Chance.draw(len(rows), len(self.graph), rng) for _ in range(REPLICATES)]
         self.by_fits, numbers = self._judged_by_fits(), np.array(member.schema.has_numbers)  # (M,)
@@ -370,55 +366,6 @@ class _Judge:
         if self.too_much is None:  # the same for all that comes
             self.too_much = optimism(learned, held_out)
         return i, j, pooled(learned, held_out, self.too_much)
-
-
-class _GroupFits:
-    """Exact fits, where every group is a single column."""
-
-    def __init__(self, values: FloatArray, schema: Schema) -> None:
-        """values: (N, D), as equations see them, NaN in gaps"""
-        self.possible = np.array(schema.has_numbers) & (len(schema.groups) == len(schema.columns))  # (M,)
-        self.column = [schema.group_of.index(m) for m in range(len(schema.groups))]
-        self.fits = AdditiveFits(values, [column.kind == CONTINUOUS for column in schema.columns])
-        self.n_rows = len(values)
-
-    def residuals(self, group: int, parents: BoolArray) -> FloatArray:
-        """(N,); parents: (M,)"""
-        every = np.flatnonzero(parents)
-        return self._fits(group, every, every[:0])[0]
-
-    def gain(self, group: int, parents: BoolArray, changed: int) -> tuple[float, float, int]:
-        """Mean, variance and number of rows of what this parent is worth beside the others."""
-        return _summary(self._gain(group, parents, changed))
-
-    def gain_of_rows(self, group: int, parents: BoolArray, changed: int) -> FloatArray:
-        """(N,) the same of every row that sees all parents, else NaN; of none if there are too few of them."""
-        n_parents = int(parents.sum()) + (not parents[changed])
-        if n_parents > MOST_PARENTS:
-            return np.full(self.n_rows, np.nan)
-        gain = self._gain(group, parents, changed)
-        enough = (~np.isnan(gain)).sum() >= max(FEWEST_ROWS, ROWS_OF_A_PARENT * n_parents)
-        return gain if enough else np.full(self.n_rows, np.nan)
-
-    def _gain(self, group: int, parents: BoolArray, changed: int) -> FloatArray:
-        """(N,) NaN where a row does not see all parents"""
-        # Of all parents of a graph one is asked for after the other; of a set with one more, only that one.
-        every = np.flatnonzero(parents | (np.arange(len(parents)) == changed))
-        asked = every if parents[changed] else np.array([changed])
-        found = self._fits(group, every, asked)
-        if np.isnan(found[0]).all():
-            return found[0]
-        return log_densities(found[0]) - log_densities(found[1 + int(np.flatnonzero(asked == changed)[0])])
-
-    def _fits(self, group: int, parents: IntArray, without: IntArray) -> FloatArray:
-        """(1 + without, N)"""
-        given, less = ([self.column[m] for m in groups] for groups in (parents, without))
-        return self.fits.residuals(self.column[group], given, less)
-
-
-def _summary(gain: FloatArray) -> tuple[float, float, int]:
-    seen = gain[~np.isnan(gain)].clip(-LARGEST_GAIN, LARGEST_GAIN)
-    return (float(seen.mean()), float(seen.var()), len(seen)) if len(seen) else (0.0, 0.0, 0)
 
 
 def _groups_of(edges: BoolArray) -> BoolArray:
