@@ -227,9 +227,8 @@ class Config:
             low, high = ACYCLICITY_OF_EQUATIONS
             done = (epoch - phase.first) / (phase.end - phase.first)
             return n_rows * low * (high / low) ** done if phase.name == GRAPH else 0.0
-        start = min(
-            self.acyclicity_start_epoch, self.stage_epochs(equations=False)[0] // 10
-        )  # a short run must not miss it
+        first, _ = self.stage_epochs(equations=False)
+        start = min(self.acyclicity_start_epoch, first // 10)  # a short run must not miss it
         ramp_epochs = max(1.0, self.acyclicity_ramp * self.epochs)
         grown = (epoch - start + 1) / ramp_epochs
         return self.acyclicity_weight * min(1.0, max(0.0, grown))

@@ -259,7 +259,8 @@ class _Judge:
         result[as_found] = self.found[as_found]
         other_way = ~graph & (graph.T | (self.candidates.T & ~self.candidates))
         result = np.minimum(result, np.where(other_way, 1 - result.T, 1.0))
-        return np.where(self.required, 1.0, self._shared_out(result, graph, climb))
+        shared = np.where(as_found, result, self._shared_out(result, graph, climb))
+        return np.where(self.required, 1.0, shared)
 
     def _open(self, graph: BoolArray) -> BoolArray:
         """(M, M) the edges to groups that fits judge, among which better ones are looked for."""
