@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import torch
 from torch import Tensor, nn
@@ -13,11 +14,14 @@ from visl.graph.acyclicity import dag_penalty
 from visl.graph.posterior import DirectedPosterior, EdgePosterior
 from visl.nets.encoder import Encoder
 from visl.nets.equations import StructuralEquations
+from visl.nets.guess import Guess, LinearGuess, feature_widths
 from visl.nets.layers import Generators, uniform_parameter
 from visl.nets.layout import Cells
 from visl.nets.messages import MessagePassing
-from visl.nets.readout import KindOutput, ReadOut
+from visl.nets.readout import GuessAt, KindOutput, ReadOut
 from visl.schema import Schema
+
+MOST_FEATURES = 400  # with more of them a linear guess, whose work grows with their cube, would take most of the time
 
 
 @dataclass(frozen=True)
@@ -93,15 +97,27 @@ class VislModel(nn.Module):
         else:
             temperature = torch.tensor([c.edge_temperature for c in configs])
             self.edges = EdgePosterior(prior, at_first, temperature, absent_below=config.absent_below)
+        self.guess: LinearGuess | None = None
+        if config.linear_guess and self.equations is not None and feature_widths(schema).sum() <= MOST_FEATURES:
+            self.guess = LinearGuess(schema, K)
         # As if every column were a group of several: then it has networks of its own.
         form = schema if config.shared_networks else replace(schema, grouped=True)
-        self.encoder = Encoder(form, d, rngs, mark_observed=config.mark_observed, n_knots=config.n_knots)
+        self.encoder = Encoder(
+            form, d, rngs, mark_observed=config.mark_observed, n_knots=config.n_knots, guess=self.guess
+        )
         self.messages = MessagePassing(
             d, config.message_steps, rngs, keep_own=config.keep_own, relu_output=config.relu_messages
         )
         # What tells the groups apart where networks are shared: without it only the graph does.  (K, M, d)
         self.group_embedding = uniform_parameter((M, d), d, rngs) if config.group_embeddings else None
-        self.readout = ReadOut(form, d, config.continuous_variance, rngs, n_components=config.mixture_components)
+        self.readout = ReadOut(
+            form,
+            d,
+            config.continuous_variance,
+            rngs,
+            n_components=config.mixture_components,
+            with_guess=self.guess is not None,
+        )
         D = len(schema.columns)
         noise = config.continuous_variance if config.mixture_components == 1 else 0.0
         self.register_buffer("centre", torch.zeros(K, D))
@@ -146,32 +162,34 @@ class VislModel(nn.Module):
         *,
         phase: Phase,
         graph: GraphTerms | None = None,
+        own: Tensor | None = None,
     ) -> ElboTerms:
         """The terms of a batch's objective: that of the equations, or the ELBO.
 
         shown: (cells,) 1 where the encoder may look; every cell is scored, the hidden ones too.
         noise: (K, B, M, d) standard normal, of the latent vectors; uniform: (K, S, M, M) on [0, 1], of the edges.
-        graph: the graph's terms, if they are known already.
+        graph: the graph's terms, if they are known already; own: (K * B, F), see `LinearGuess`.
         """
         if phase.of_equations:
             return self._equation_terms(self.for_equations(cells), uniform, graph)
-        cells = self.standardised(cells)
-        mean, log_variance = self.encoder(cells, shown)
+        cells, backward = self.standardised(cells), phase.name == IMPUTE
+        guess = self.guess(cells, shown, own) if self.guess is not None and backward else None
+        mean, log_variance = self.encoder(cells, shown, guess)
         edges = self.edges.soften(uniform[:, 0])
         z = self._latent(mean, log_variance, noise)
-        backward = phase.name == IMPUTE
         along = self._message_weights(edges) if backward else edges
         z = self.messages(z[:, None], along[:, None], backward=backward)
         return ElboTerms(
-            nll=-self.readout.objective(z, cells).view(self.n_members, -1).sum(1),
+            nll=-self.readout.objective(z, cells, self._guess_at(guess)).view(self.n_members, -1).sum(1),
             kl_latent=gaussian_kl(mean, log_variance).sum((1, 2, 3)),
             graph=self.graph_terms(edges) if graph is None else graph,
             n_rows=mean.shape[1],
         )
 
-    def standardised(self, cells: Cells) -> Cells:
-        """As the networks see them; discrete cells stay as they are."""
-        centre, spread = self.centre.flatten()[cells.column], self.spread.flatten()[cells.column]
+    def standardised(self, cells: Cells, member: int | None = None) -> Cells:
+        """As the networks see them, or the given member's, of a batch of its own; discrete cells stay as they are."""
+        centre, spread = (x.flatten() if member is None else x[member] for x in (self.centre, self.spread))
+        centre, spread = centre[cells.column], spread[cells.column]
         return replace(cells, value=(cells.value - centre) / spread)
 
     def for_equations(self, cells: Cells) -> Cells:
@@ -211,10 +229,16 @@ class VislModel(nn.Module):
 
         Of a model of one member. noise: (S, B, M, d) or (S, 1, M, d) standard normal; edges: (S, M, M).
         """
-        mean, log_variance = self.encoder(self.standardised(cells))
+        cells = self.standardised(cells)
+        guess = self.guess(cells) if self.guess is not None and self.uses_backward else None
+        mean, log_variance = self.encoder(cells, guess=guess)
         z = self._latent(mean, log_variance, noise)
         along = self._message_weights(edges) if self.uses_backward else edges
-        return self.readout(self.messages(z[None], along[None], backward=self.uses_backward), *asked)
+        z = self.messages(z[None], along[None], backward=self.uses_backward)
+        return self.readout(z, *asked, guess_at=self._guess_at(guess))
+
+    def _guess_at(self, guess: Guess | None) -> GuessAt | None:
+        return None if guess is None or self.guess is None else partial(self.guess.of_cells, guess)
 
     def _message_weights(self, edges: Tensor) -> Tensor:
         """Along which pairs messages run in stage 2: edges, and weakly pairs that none joins.  (..., M, M), the same

@@ -152,10 +152,11 @@ class StepRunner:
         *,
         phase: Phase,
         n_rows_total: int,
+        filled: Tensor | None = None,
     ) -> None:
-        """sums: (terms, K), to which every step adds its own; max_rate: (K,)"""
+        """sums: (terms, K), to which every step adds its own; max_rate: (K,); filled: (rows, F), see `LinearFit`"""
         self.model, self.optimizer, self.cells, self.noise = model, optimizer, cells, noise
-        self.weights, self.sums = weights, sums
+        self.weights, self.sums, self.filled = weights, sums, filled
         self.max_rate, self.phase, self.n_rows_total, self.engine = max_rate, phase, n_rows_total, engine
         self.terms_of, self.graph = engine.setup(model), model.frozen_graph_terms()
         self.keeps_gradients = any(not p.requires_grad for group in optimizer.param_groups for p in group["params"])
@@ -204,7 +205,8 @@ class StepRunner:
                 shown = shown * cells.padding.real
         self.optimizer.zero_grad(set_to_none=not self.keeps_gradients)
         noise = (inputs.latent, inputs.edges)
-        terms = self.terms_of(cells, shown, *noise, phase=self.phase, graph=self.graph)
+        own = None if self.filled is None else self.filled[inputs.rows.flatten()]
+        terms = self.terms_of(cells, shown, *noise, phase=self.phase, graph=self.graph, own=own)
         loss = terms.loss(self.weights, self.n_rows_total)
         # Processes average their gradients; members do not meet.
         self.engine.backward(loss.sum() * (self.engine.world / n_rows_everywhere))

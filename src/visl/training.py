@@ -16,6 +16,7 @@ from visl.batches import CellStore, Noise, StepInputs, TrainingData
 from visl.config import IMPUTE, SETTLED, Config, Phase
 from visl.errors import InputError
 from visl.graph.posterior import DirectedPosterior
+from visl.linear_fit import LinearFit
 from visl.model import LossWeights, VislModel
 from visl.nets.kernels import has_triton
 from visl.revision import revise
@@ -124,6 +125,7 @@ class _Run:
             standardise(self.model, self.all_data, self.engine)
         if self._at_new_phase:
             self._change_graph()
+        filled = self._rows_for_guess() if self.phase.name == IMPUTE else None
         self.model.edge_cost.copy_(self._edge_cost())
         phase, data = self.phase, self.all_data
         self.data = data
@@ -141,7 +143,7 @@ class _Run:
             self.state.optimizer = None
         self.runner = StepRunner(
             self.model, self.optimizer, self.cells, self.noise, self.weights, self.max_rate, self.sums, self.engine,
-            phase=phase, n_rows_total=self.data.n_rows,
+            phase=phase, n_rows_total=self.data.n_rows, filled=filled,
         )  # fmt: skip
 
     def _change_graph(self) -> None:
@@ -153,6 +155,15 @@ class _Run:
             edges.settle(self.config.settled_dropout)
         elif self.phase.name == IMPUTE:
             revise(self.model, replace(self.all_data, held_out=self.config.held_out_rows), self.seeds, self.engine)
+
+    def _rows_for_guess(self) -> Tensor | None:
+        """What linear guesses of the training rows need; they are fitted first, if that is due."""
+        if self.model.guess is None:
+            return None
+        fit = LinearFit(self.model, self.cells, self.all_data, self.engine)
+        if self._at_new_phase:
+            fit.fit()
+        return fit.filled()
 
     def epoch(
         self,

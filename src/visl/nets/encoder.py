@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import embedding_bag
 
+from visl.nets.guess import Guess, LinearGuess
 from visl.nets.layers import SMALL_TABLE, Generators, NodeLinear, SumSorted, look_up, run_starts, uniform_parameter
 from visl.nets.layout import (
     MISSING_CONSTANT,
@@ -83,9 +84,10 @@ class CellEncoder(nn.Module):
         if n_knots and any(column.kind == CONTINUOUS for column in schema.columns):
             self.curves = Curves(schema, n_knots, dim, K)
 
-    def encode(self, cells: Cells, shown: Tensor | None = None) -> Tensor:
-        """(K, B, M, n_out).  shown: (cells,) 0 hides a cell, None shows all."""
-        return self.output(torch.relu(self._first_layer(cells, shown) + self._all_missing()))
+    def encode(self, cells: Cells, shown: Tensor | None = None, more: Tensor | None = None) -> Tensor:
+        """(K, B, M, n_out).  shown: (cells,) 0 hides a cell, None shows all; more: (K, B, M, d) into the first layer"""
+        first = self._first_layer(cells, shown) + self._all_missing()
+        return self.output(torch.relu(first if more is None else first + more))
 
     def _first_layer(self, cells: Cells, shown: Tensor | None) -> Tensor:
         """sum over shown cells of (x - c) W, in (K, B, M, d)"""
@@ -163,12 +165,46 @@ def _weighted_sums(table: Tensor, index: Tensor, weight: Tensor, bag: Tensor, st
 class Encoder(CellEncoder):
     """The mean and log-variance of every z_m."""
 
-    def __init__(
-        self, schema: Schema, dim: int, rngs: Generators, *, mark_observed: bool = False, n_knots: int = 0
-    ) -> None:
-        super().__init__(schema, dim, 2 * dim, rngs, mark_observed=mark_observed, n_knots=n_knots)
+    group_of_feature: Tensor  # (F,)
 
-    def forward(self, cells: Cells, shown: Tensor | None = None) -> tuple[Tensor, Tensor]:
+    def __init__(
+        self,
+        schema: Schema,
+        dim: int,
+        rngs: Generators,
+        *,
+        mark_observed: bool = False,
+        n_knots: int = 0,
+        guess: LinearGuess | None = None,
+    ) -> None:
+        """guess: whose guesses enter in place of gaps; None: none do"""
+        super().__init__(schema, dim, 2 * dim, rngs, mark_observed=mark_observed, n_knots=n_knots)
+        self.guesses: nn.Parameter | None = None  # (K, F, 2, d) weights of each feature's mean and deviation
+        if guess is not None:
+            self.guesses = uniform_parameter((guess.n_features, 2, dim), 2, rngs)
+            self.register_buffer("group_of_feature", group_indices(schema)[guess.column_of], persistent=False)
+
+    def forward(self, cells: Cells, shown: Tensor | None = None, guess: Guess | None = None) -> tuple[Tensor, Tensor]:
         """Mean and log-variance of q(Z), each (K, B, M, d).  shown: (cells,) 0 hides a cell, None shows all."""
-        mean, log_variance = self.encode(cells, shown).chunk(2, dim=-1)
+        of_gaps = None if guess is None else self._of_gaps(guess)
+        mean, log_variance = self.encode(cells, shown, of_gaps).chunk(2, dim=-1)
         return mean, log_variance.clamp(*LOG_VARIANCE_RANGE)
+
+    def _of_gaps(self, guess: Guess) -> Tensor:
+        """What the guesses of a group's gaps add to its first layer.  (K, B, M, d)"""
+        assert self.guesses is not None
+        K, F, _, d = self.guesses.shape
+        R = len(guess.mean)
+        pairs = torch.stack([guess.mean, guess.deviation], -1) * guess.hidden[..., None]  # (R, F, 2)
+        member = torch.arange(R, device=pairs.device) // (R // K)
+        entry = torch.arange(2 * F, device=pairs.device)
+        bag = torch.arange(R, device=pairs.device)[:, None] * self.n_groups + self.group_of_feature
+        bag = bag.repeat_interleave(2, dim=1).flatten()
+        sums = _weighted_sums(
+            self.guesses.view(K * 2 * F, d),
+            (member[:, None] * 2 * F + entry).flatten(),
+            pairs.flatten().to(self.guesses.dtype),
+            bag,
+            run_starts(bag, R * self.n_groups),
+        )
+        return sums.view(K, -1, self.n_groups, d)

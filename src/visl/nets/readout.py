@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import torch
@@ -11,7 +11,10 @@ from torch import Tensor, nn
 from visl.nets.layers import Generators, NodeLinear, TakeSorted, look_up, run_starts, uniform_parameter
 from visl.nets.layout import Cells, Padding, for_members, group_indices, table_rows, weight_set_of_group
 from visl.nets.likelihoods import LIKELIHOODS, GaussianMixture, Likelihood
-from visl.schema import CONTINUOUS, KINDS, Schema
+from visl.schema import CATEGORICAL, CONTINUOUS, KINDS, Schema
+
+# (cells,) rows, (cells,) columns and a number of features -> (cells, features, 2): see `LinearGuess.of_cells`
+GuessAt = Callable[[Tensor, Tensor, int], Tensor]
 
 
 @dataclass(frozen=True)
@@ -28,14 +31,24 @@ class KindOutput:
 class ReadOut(nn.Module):
     """For each group an MLP from z_m to its columns, evaluated only at the cells that are asked for.
 
-    The last layer is `w[unit] · hidden[group] + b[unit]`, so its cost follows the asked cells.
+    The last layer is `w[unit] · hidden[group] + b[unit]`, so its cost follows the asked cells. With linear guesses it
+    has the cell's own as further inputs, whose weights start at 0: what is linear need not pass through the networks.
     """
 
     group: Tensor  # (K * D,), since members have columns of their own
     kind: Tensor  # (K * D,) index into KINDS
     first_unit: Tensor  # (K * D,) of each column in the table of units of all members
 
-    def __init__(self, schema: Schema, dim: int, variance: float, rngs: Generators, *, n_components: int = 1) -> None:
+    def __init__(
+        self,
+        schema: Schema,
+        dim: int,
+        variance: float,
+        rngs: Generators,
+        *,
+        n_components: int = 1,
+        with_guess: bool = False,
+    ) -> None:
         """Continuous columns have a Gaussian of this variance, or a mixture of several of their own."""
         super().__init__()
         K = len(rngs)
@@ -55,9 +68,17 @@ class ReadOut(nn.Module):
         self.hidden = NodeLinear(weight_set_of_group(schema), dim, dim, rngs)
         self.unit_weight = uniform_parameter((n_units, dim), dim, rngs)
         self.unit_bias = uniform_parameter((n_units,), dim, rngs)
+        self.guess_weight = nn.Parameter(torch.zeros(K, n_units, 2)) if with_guess else None
         self.likelihoods = nn.ModuleDict(likelihoods)
 
-    def forward(self, z: Tensor, row: Tensor, column: Tensor, padding: Padding | None = None) -> Iterator[KindOutput]:
+    def forward(
+        self,
+        z: Tensor,
+        row: Tensor,
+        column: Tensor,
+        padding: Padding | None = None,
+        guess_at: GuessAt | None = None,
+    ) -> Iterator[KindOutput]:
         """z: (K, S, B, M, d), K or S being 1; row, column: (cells,) -> the cells' units, kind by kind
 
         With padding, the last cell may be given several times.
@@ -68,7 +89,7 @@ class ReadOut(nn.Module):
             assert isinstance(likelihood, Likelihood)
             if len(self.likelihoods) == 1:
                 cells = torch.arange(len(column), device=column.device)
-                units = self._units(hidden, node, column, self.width_of_kind[kind])
+                units = self._units(hidden, node, row, column, kind, guess_at)
                 yield KindOutput(kind, cells, column, units, likelihood)
                 continue
             cells = _positions(self.kind[column] == KINDS.index(kind), kind, padding)
@@ -76,12 +97,12 @@ class ReadOut(nn.Module):
             if padding is not None:  # room to spare shows the last cell, whose column may be of another kind
                 is_kind = self.kind[of_cells] == KINDS.index(kind)
                 of_cells = torch.where(is_kind, of_cells, self.first_of_kind[kind])
-            units = self._units(hidden, node[cells], of_cells, self.width_of_kind[kind])
+            units = self._units(hidden, node[cells], row[cells], of_cells, kind, guess_at)
             yield KindOutput(kind, cells, of_cells, units, likelihood)
 
-    def objective(self, z: Tensor, cells: Cells) -> Tensor:
+    def objective(self, z: Tensor, cells: Cells, guess_at: GuessAt | None = None) -> Tensor:
         """What training raises, of every cell; 0 for padding.  z: (K, S, B, M, d), K or S being 1 -> (S, cells)"""
-        outputs = list(self(z, cells.row, cells.column, cells.padding))
+        outputs = list(self(z, cells.row, cells.column, cells.padding, guess_at))
         logs = [o.likelihood.objective(o.units, o.column, cells.value[o.cells]) for o in outputs]
         log_prob = logs[0]
         if len(outputs) > 1:
@@ -90,21 +111,22 @@ class ReadOut(nn.Module):
                 log_prob = log_prob.index_copy(1, output.cells, log)
         return log_prob if cells.padding is None else log_prob * cells.padding.real
 
-    def _units(self, hidden: Tensor, node: Tensor, column: Tensor, width: int) -> Tensor:
+    def _units(
+        self, hidden: Tensor, node: Tensor, row: Tensor, column: Tensor, kind: str, guess_at: GuessAt | None
+    ) -> Tensor:
         """(S, cells, width). A column narrower than the widest of its kind reads units that nobody looks at."""
-        at_cell = _take_rows(hidden, node)  # (S, cells, d)
-        unit, all_weights, all_biases = (
-            self.first_unit[column],
-            self.unit_weight.flatten(0, 1),
-            self.unit_bias.view(-1, 1),
-        )
+        at_cell, width = _take_rows(hidden, node), self.width_of_kind[kind]  # (S, cells, d)
+        weights, biases = self.unit_weight.flatten(0, 1), self.unit_bias.view(-1, 1)
+        unit = self.first_unit[column][:, None] + torch.arange(width, device=column.device)
+        unit = unit.clamp(max=len(biases) - 1)  # (cells, width)
+        bias = look_up(biases, unit).squeeze(-1)
+        if guess_at is not None:
+            assert self.guess_weight is not None
+            guess = guess_at(row, column, width if kind == CATEGORICAL else 1)  # a level has a guess of its own
+            bias = bias + (look_up(self.guess_weight.flatten(0, 1), unit) * guess).sum(-1)
         if width == 1:
-            weight, bias = look_up(all_weights, unit), look_up(all_biases, unit)
-            return (at_cell * weight).sum(-1, keepdim=True) + bias
-        unit = unit[:, None] + torch.arange(width, device=column.device)
-        unit = unit.clamp(max=len(all_biases) - 1)
-        weight, bias = look_up(all_weights, unit), look_up(all_biases, unit).squeeze(-1)
-        return torch.einsum("scd,cud->scu", at_cell, weight) + bias
+            return (at_cell * look_up(weights, unit[:, 0])).sum(-1, keepdim=True) + bias
+        return torch.einsum("scd,cud->scu", at_cell, look_up(weights, unit)) + bias
 
 
 def _positions(of_kind: Tensor, kind: str, padding: Padding | None) -> Tensor:

@@ -1,0 +1,119 @@
+"""The Gaussian behind `LinearGuess`, fitted to the training rows and their gaps by expectation-maximisation."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from visl.batches import CellStore, TrainingData
+from visl.model import VislModel
+from visl.nets.guess import condition
+from visl.steps import Engine
+
+MOST_ROWS = 20_000  # of a larger table as many are taken, evenly
+MOST_ROUNDS = 30
+SETTLED = 1e-3  # largest change of a correlation in a round, below which the fit has ended
+PRIOR_ROWS_OF_A_FEATURE = 0.25  # uncorrelated features count like so many rows for each
+FLOATS_AT_ONCE = 1 << 22
+
+
+class LinearFit:
+    """Fits the guess of every member, and fills the rows that members train on."""
+
+    def __init__(self, model: VislModel, cells: CellStore, data: TrainingData, engine: Engine) -> None:
+        assert model.guess is not None
+        self.guess, self.model, self.cells, self.data = model.guess, model, cells, data
+        shared = data.of_members or data.share[1] > 1  # every process has all the rows
+        self.gather: Callable[[Any], list[Any]] = (lambda plain: [plain]) if shared else engine.gather
+
+    def fit(self) -> None:
+        for members, rows in self._data_sets():
+            mean, covariance, own_share = self._fitted(members.start, rows[:: -(-len(rows) // MOST_ROWS)])
+            self.guess.mean[members], self.guess.covariance[members] = mean.float(), covariance.float()
+            self.guess.own_share[members] = own_share
+
+    def filled(self) -> Tensor | None:
+        """(rows, F) of the tables laid one after the other; None where there are so many that no row counts."""
+        if max(self.data.sizes) > MOST_ROWS:
+            return None
+        parts = []
+        for members, rows in self._data_sets():
+            k = members.start
+            mean, covariance = self.guess.mean[k].double(), self.guess.covariance[k].double()
+            for value, seen in self._blocks(k, rows):
+                parts.append((mean + condition(covariance, seen, value - mean)[0]).float())
+        return torch.cat(parts)
+
+    def _data_sets(self) -> Iterator[tuple[slice, Tensor]]:
+        """The members of each, and its rows here."""
+        counts, K = [table.n_rows for table in self.data.tables], self.guess.mean.shape[0]
+        if not self.data.of_members:
+            counts = [sum(counts)]
+        each, ends = K // len(counts), np.cumsum(counts).tolist()
+        for i, (n, end) in enumerate(zip(counts, ends, strict=True)):
+            yield slice(i * each, (i + 1) * each), torch.arange(end - n, end)
+
+    def _blocks(self, k: int, rows: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
+        """Features of these rows as member k sees them, and which are seen; some rows at a time."""
+        F = self.guess.n_features
+        for some in rows.split(max(1, FLOATS_AT_ONCE // (F * F))):
+            here = some[None]
+            cells = self.cells.batch(here.to(self.cells.device), self.cells.exact_shape(here))
+            value, seen = self.guess.features(self.model.standardised(cells, member=k))
+            yield value.double(), seen.double()
+
+    def _fitted(self, k: int, rows: Tensor) -> tuple[Tensor, Tensor, float]:
+        """Mean and covariance, and what a row counts in it."""
+        mean, covariance, n = self._start(k, rows)
+        kept = n / (n + PRIOR_ROWS_OF_A_FEATURE * len(mean))
+        for _ in range(MOST_ROUNDS):
+            before = correlation(covariance)
+            total, square = self._sums(lambda value, seen: _expected(mean, covariance, value, seen), k, rows)
+            mean = total[0] / n
+            raw = square / n - mean[:, None] * mean
+            covariance = kept * raw + (1 - kept) * torch.diag_embed(_positive(raw.diagonal()))
+            if (correlation(covariance) - before).abs().max() < SETTLED:
+                break
+        return mean, covariance, kept / n
+
+    def _start(self, k: int, rows: Tensor) -> tuple[Tensor, Tensor, float]:
+        """Mean and variances of what is seen, and the number of rows."""
+        every = self._sums(
+            lambda value, seen: (torch.ones_like(seen).sum(0), seen.sum(0), value.sum(0), value.square().sum(0)),
+            k,
+            rows,
+        )
+        n, seen, total, square = (sums[0] for sums in every)
+        mean = total / seen.clamp(min=1)
+        variance = square / seen.clamp(min=1) - mean.square()
+        return mean, torch.diag_embed(_positive(variance)), max(1.0, float(n[0]))
+
+    def _sums(self, of_block: Callable[[Tensor, Tensor], tuple[Tensor, ...]], k: int, rows: Tensor) -> list[Tensor]:
+        """Of the rows of all processes: what `of_block` gives for the values and the seen features of some of them,
+        (n, F) each."""
+        blocks = [[torch.atleast_2d(part) for part in of_block(*block)] for block in self._blocks(k, rows)]
+        sums = [torch.stack(parts).sum(0) for parts in zip(*blocks, strict=True)]
+        together = np.sum(self.gather(torch.cat(sums).tolist()), axis=0)
+        return list(torch.from_numpy(together).to(sums[0]).split([len(part) for part in sums]))
+
+
+def _expected(mean: Tensor, covariance: Tensor, value: Tensor, seen: Tensor) -> tuple[Tensor, Tensor]:
+    """Sums of features and of their products over these rows, in expectation over their gaps: (F,), (F, F)."""
+    guess, half = condition(covariance, seen, value - mean)
+    filled = mean + guess
+    left = len(value) * covariance - (half.mT @ half).sum(0)
+    return filled.sum(0), filled.T @ filled + left
+
+
+def _positive(variance: Tensor) -> Tensor:
+    """That of a feature that never changes is taken for 1."""
+    return torch.where(variance > 1e-9, variance, 1.0)
+
+
+def correlation(covariance: Tensor) -> Tensor:
+    deviation = covariance.diagonal().sqrt()
+    return covariance / (deviation[:, None] * deviation)
