@@ -82,7 +82,7 @@ class Config:
     latent_dim: int = 32  # d of every z_m, and the width of every hidden layer (paper: 256 to 15; ours: a laptop's)
     message_steps: int = 3  # T, rounds of message passing (paper)
     unjoined_weight: float = 0.3  # in stage 2, of messages between groups that no edge joins (ours); 0: none (paper)
-    linear_guess: bool = True  # with equations, gaps start from the mean under a Gaussian of all columns (ours)
+    linear_guess: bool = True  # with equations and many columns, gaps start from a Gaussian of all columns (ours)
     keep_own: bool = True  # messages are added to a group's own vector (ours), else they replace it (paper)
     group_embeddings: bool = True  # each group adds a vector of its own to z (ours); the paper has none
     relu_messages: bool = False  # a ReLU after the last layer of messages and updates too (authors): far slower

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from visl.steps import Engine
 MOST_ROWS = 20_000  # of a larger table as many are taken, evenly
 MOST_ROUNDS = 30
 SETTLED = 1e-3  # largest change of a correlation in a round, below which the fit has ended
+ROWS_OF_A_FEATURE = 10  # with fewer there is no fit: the guess of a gap stays 0, its deviation 1
 PRIOR_ROWS_OF_A_FEATURE = 0.25  # uncorrelated features count like so many rows for each
 FLOATS_AT_ONCE = 1 << 22
 
@@ -30,15 +32,21 @@ class LinearFit:
         shared = data.of_members or data.share[1] > 1  # every process has all the rows
         self.gather: Callable[[Any], list[Any]] = (lambda plain: [plain]) if shared else engine.gather
 
+    @property
+    def _possible(self) -> bool:
+        return self.data.n_rows >= ROWS_OF_A_FEATURE * self.guess.n_features
+
     def fit(self) -> None:
+        if not self._possible:
+            return
         for members, rows in self._data_sets():
-            mean, covariance, own_share = self._fitted(members.start, rows[:: -(-len(rows) // MOST_ROWS)])
+            mean, covariance, own_share = self._fitted(members.start, rows[:: 1 + len(rows) // MOST_ROWS])
             self.guess.mean[members], self.guess.covariance[members] = mean.float(), covariance.float()
             self.guess.own_share[members] = own_share
 
     def filled(self) -> Tensor | None:
-        """(rows, F) of the tables laid one after the other; None where there are so many that no row counts."""
-        if max(self.data.sizes) > MOST_ROWS:
+        """(rows, F) of the tables laid one after the other; None where no row counts."""
+        if not self._possible or max(self.data.sizes) > MOST_ROWS:
             return None
         parts = []
         for members, rows in self._data_sets():
@@ -72,7 +80,7 @@ class LinearFit:
         kept = n / (n + PRIOR_ROWS_OF_A_FEATURE * len(mean))
         for _ in range(MOST_ROUNDS):
             before = correlation(covariance)
-            total, square = self._sums(lambda value, seen: _expected(mean, covariance, value, seen), k, rows)
+            total, square = self._sums(partial(_expected, mean, covariance), k, rows)
             mean = total[0] / n
             raw = square / n - mean[:, None] * mean
             covariance = kept * raw + (1 - kept) * torch.diag_embed(_positive(raw.diagonal()))

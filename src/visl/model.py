@@ -21,7 +21,9 @@ from visl.nets.messages import MessagePassing
 from visl.nets.readout import GuessAt, KindOutput, ReadOut
 from visl.schema import Schema
 
-MOST_FEATURES = 400  # with more of them a linear guess, whose work grows with their cube, would take most of the time
+# Between few columns messages find what is linear by themselves, and a linear guess misleads them; with many features
+# its work, which grows with their cube, would take most of the time.
+FEWEST_FEATURES, MOST_FEATURES = 20, 400
 
 
 @dataclass(frozen=True)
@@ -98,7 +100,8 @@ class VislModel(nn.Module):
             temperature = torch.tensor([c.edge_temperature for c in configs])
             self.edges = EdgePosterior(prior, at_first, temperature, absent_below=config.absent_below)
         self.guess: LinearGuess | None = None
-        if config.linear_guess and self.equations is not None and feature_widths(schema).sum() <= MOST_FEATURES:
+        n_features = int(feature_widths(schema).sum())
+        if config.linear_guess and self.equations is not None and FEWEST_FEATURES <= n_features <= MOST_FEATURES:
             self.guess = LinearGuess(schema, K)
         # As if every column were a group of several: then it has networks of its own.
         form = schema if config.shared_networks else replace(schema, grouped=True)

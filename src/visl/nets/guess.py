@@ -59,7 +59,7 @@ class LinearGuess(nn.Module):
         return len(self.column_of)
 
     def features(self, cells: Cells, shown: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        """Values, 0 in gaps, and which are seen, 1 or 0: (R, F) each.  shown: (cells,) 0 hides a cell, None shows all."""
+        """Values, 0 in gaps, and which are seen, 1 or 0: (R, F) each.  shown: (cells,) 0 hides a cell; None: none"""
         R, F, D = cells.n_rows, self.n_features, self.n_columns
         seen = torch.ones_like(cells.value) if shown is None else shown.to(cells.value.dtype)
         indicates = self.has_indicators[cells.column]
