@@ -16,7 +16,7 @@ from visl.nets.guess import condition
 from visl.steps import Engine
 
 MOST_ROWS = 20_000  # of a larger table as many are taken, evenly
-MOST_ROUNDS = 30
+MOST_ROUNDS = 15
 SETTLED = 1e-3  # largest change of a correlation in a round, below which the fit has ended
 ROWS_OF_A_FEATURE = 10  # with fewer there is no fit: the guess of a gap stays 0, its deviation 1
 PRIOR_ROWS_OF_A_FEATURE = 0.25  # uncorrelated features count like so many rows for each
@@ -41,8 +41,9 @@ class LinearFit:
             return
         for members, rows in self._data_sets():
             mean, covariance, own_share = self._fitted(members.start, rows[:: 1 + len(rows) // MOST_ROWS])
-            self.guess.mean[members], self.guess.covariance[members] = mean.float(), covariance.float()
-            self.guess.own_share[members] = own_share
+            self.guess.mean[members], self.guess.own_share[members] = mean.float(), own_share
+            self.guess.precision[members] = torch.linalg.inv(covariance).float()
+            self.guess.deviation[members] = covariance.diagonal().sqrt().float()
 
     def filled(self) -> Tensor | None:
         """(rows, F) of the tables laid one after the other; None where no row counts."""
@@ -51,9 +52,9 @@ class LinearFit:
         parts = []
         for members, rows in self._data_sets():
             k = members.start
-            mean, covariance = self.guess.mean[k].double(), self.guess.covariance[k].double()
+            mean, precision = self.guess.mean[k].double(), self.guess.precision[k : k + 1].double()
             for value, seen in self._blocks(k, rows):
-                parts.append((mean + condition(covariance, seen, value - mean)[0]).float())
+                parts.append((mean + condition(precision, seen, value - mean).away).float())
         return torch.cat(parts)
 
     def _data_sets(self) -> Iterator[tuple[slice, Tensor]]:
@@ -80,7 +81,7 @@ class LinearFit:
         kept = n / (n + PRIOR_ROWS_OF_A_FEATURE * len(mean))
         for _ in range(MOST_ROUNDS):
             before = correlation(covariance)
-            total, square = self._sums(partial(_expected, mean, covariance), k, rows)
+            total, square = self._sums(partial(_expected, mean, torch.linalg.inv(covariance)), k, rows)
             mean = total[0] / n
             raw = square / n - mean[:, None] * mean
             covariance = kept * raw + (1 - kept) * torch.diag_embed(_positive(raw.diagonal()))
@@ -109,12 +110,15 @@ class LinearFit:
         return list(torch.from_numpy(together).to(sums[0]).split([len(part) for part in sums]))
 
 
-def _expected(mean: Tensor, covariance: Tensor, value: Tensor, seen: Tensor) -> tuple[Tensor, Tensor]:
+def _expected(mean: Tensor, precision: Tensor, value: Tensor, seen: Tensor) -> tuple[Tensor, Tensor]:
     """Sums of features and of their products over these rows, in expectation over their gaps: (F,), (F, F)."""
-    guess, half = condition(covariance, seen, value - mean)
-    filled = mean + guess
-    left = len(value) * covariance - (half.mT @ half).sum(0)
-    return filled.sum(0), filled.T @ filled + left
+    found, F = condition(precision[None], seen, value - mean), len(mean)
+    filled = mean + found.away
+    is_gap = 1 - seen.gather(1, found.gaps)
+    left = (found.root.mT @ found.root) * is_gap[:, :, None]  # of a seen feature nothing is left
+    place = found.gaps[:, :, None] * F + found.gaps[:, None, :]
+    products = (filled.T @ filled).flatten().index_add(0, place.flatten(), left.flatten())
+    return filled.sum(0), products.view(F, F)
 
 
 def _positive(variance: Tensor) -> Tensor:

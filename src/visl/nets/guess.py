@@ -30,7 +30,8 @@ class LinearGuess(nn.Module):
     """
 
     mean: Tensor  # (K, F)
-    covariance: Tensor  # (K, F, F)
+    precision: Tensor  # (K, F, F) the inverse of the covariance
+    deviation: Tensor  # (K, F) of each feature by itself
     own_share: Tensor  # (K,) what a training row's own outer product counts in the covariance
     column_of: Tensor  # (F,)
     first: Tensor  # (K * D,) the first feature of each column
@@ -42,7 +43,8 @@ class LinearGuess(nn.Module):
         K, widths = n_members, feature_widths(schema)
         self.n_columns, F = len(widths), int(widths.sum())
         self.register_buffer("mean", torch.zeros(K, F))
-        self.register_buffer("covariance", torch.eye(F).repeat(K, 1, 1))
+        self.register_buffer("precision", torch.eye(F).repeat(K, 1, 1))
+        self.register_buffer("deviation", torch.ones(K, F))
         self.register_buffer("own_share", torch.zeros(K))
         columns = torch.arange(self.n_columns)
         of_columns = {
@@ -73,17 +75,26 @@ class LinearGuess(nn.Module):
     def forward(self, cells: Cells, shown: Tensor | None = None, own: Tensor | None = None) -> Guess:
         """own: (R, F), training rows with their gaps filled; each is guessed as if the fit had not seen it."""
         value, seen = self.features(cells, shown)
+        K, R = len(self.mean), len(value)
+        mean, least = (x[:, None].expand(K, R // K, -1).reshape(R, -1) for x in (self.mean, self.deviation))
+        left_out = None if own is None else self._left_out(own - mean)
+        # On a GPU, where steps are recorded, sizes cannot depend on values.
+        n_gaps = self.n_features if value.is_cuda else None
+        found = condition(self.precision, seen, value - mean, left_out=left_out, n_gaps=n_gaps)
+        deviation = torch.zeros_like(value).scatter_add(1, found.gaps, found.root.square().sum(1).sqrt())
+        return Guess(mean + found.away, torch.maximum(deviation, LEAST_DEVIATION * least), 1 - seen)
+
+    def _left_out(self, away: Tensor) -> tuple[Tensor, Tensor]:
+        """What leaving a row out of the covariance S, S - w a a^T, does to its inverse P: P + c b b^T with b = P a and
+
+        c = w / (1 - w a^T P a).  (R, F) -> (R, F), (R,)
+        """
         K, F = self.mean.shape
-        mean = self.mean[:, None].expand(K, len(value) // K, F).reshape(value.shape)
-        covariance = self.covariance[:, None].expand(K, len(value) // K, F, F).reshape(-1, F, F)
-        if own is not None:
-            away = own - mean
-            share = self.own_share[:, None].expand(K, len(value) // K).reshape(-1, 1, 1)
-            covariance = covariance - share * away[:, :, None] * away[:, None, :]
-        guess, half = condition(covariance, seen, value - mean)
-        variance = covariance.diagonal(dim1=1, dim2=2)
-        left = (variance - half.square().sum(1)).clamp(min=0).sqrt()
-        return Guess(mean + guess, torch.maximum(left, LEAST_DEVIATION * variance.sqrt()), 1 - seen)
+        of_members = away.view(K, -1, F)
+        b = torch.bmm(of_members, self.precision)
+        share = self.own_share[:, None]
+        c = share / (1 - share * (b * of_members).sum(-1)).clamp(min=1e-3)
+        return b.view(-1, F), c.flatten()
 
     def of_cells(self, guess: Guess, row: Tensor, column: Tensor, width: int) -> Tensor:
         """Mean and log of the deviation of the first features of each cell's column, 0 where it is seen.
@@ -101,17 +112,47 @@ def feature_widths(schema: Schema) -> Tensor:
     return torch.tensor([column.n_levels if column.kind == CATEGORICAL else 1 for column in schema.columns])
 
 
-def condition(covariance: Tensor, seen: Tensor, away: Tensor) -> tuple[Tensor, Tensor]:
-    """What the seen features tell about all, S[:, o] S[o, o]^-1 away[o], and W with W^T W = S[:, o] S[o, o]^-1 S[o, :].
+@dataclass(frozen=True)
+class Conditional:
+    """R rows given what is seen of them."""
 
-    (R, F, F) or (F, F), (R, F), (R, F) -> (R, F), (R, F, F). Rows have different o, so that a gap stands in S[o, o] as
-    a feature of variance 1 that nothing depends on.
+    away: Tensor  # (R, F) from the mean; of seen features as given
+    gaps: Tensor  # (R, n) features, among them all that are not seen
+    root: Tensor  # (R, n, n) J, with J^T J their covariance, in which a seen one has variance 1 and is alone
+
+
+def condition(
+    precision: Tensor,
+    seen: Tensor,
+    away: Tensor,
+    *,
+    left_out: tuple[Tensor, Tensor] | None = None,
+    n_gaps: int | None = None,
+) -> Conditional:
+    """Of the features u that are not seen, P being the precision: -P[u, u]^-1 P[u, o] away[o], covariance P[u, u]^-1.
+
+    precision: (K, F, F), of which each serves as many rows; seen, away: (R, F). left_out: see `LinearGuess._left_out`.
+    n_gaps: at least as many as a row has; None: as many as one has. Rows with fewer have seen features for the rest,
+    which stand in P[u, u] alone, with variance 1.
     """
-    F = seen.shape[-1]
-    of_seen = covariance * seen[:, :, None]
-    block = of_seen * seen[:, None, :] + torch.diag_embed(1 - seen)
-    root, _ = torch.linalg.cholesky_ex(block)  # without a check, which a GPU would have to wait for
-    both = torch.cat([of_seen, (away * seen)[:, :, None]], dim=-1)
-    solved = torch.linalg.solve_triangular(root, both, upper=False)
-    half = solved[..., :F]
-    return (half * solved[..., F:]).sum(1), half
+    (K, F, _), R = precision.shape, len(seen)
+    n = int((1 - seen).sum(1).max()) if n_gaps is None else n_gaps
+    every = torch.arange(F, device=seen.device).expand(R, F)
+    gaps = every if n == F else seen.sort(dim=1, stable=True).indices[:, :n]
+    is_gap = 1 - seen.gather(1, gaps)
+    known = away * seen
+    member = torch.arange(K, device=seen.device).repeat_interleave(R // K)
+    block = precision[member[:, None, None], gaps[:, :, None], gaps[:, None, :]]  # (R, n, n)
+    pull = torch.bmm(known.view(K, -1, F), precision).view(R, F)
+    if left_out is not None:
+        b, c = left_out
+        of_gaps = b.gather(1, gaps)
+        block = block + c[:, None, None] * of_gaps[:, :, None] * of_gaps[:, None, :]
+        pull = pull + (c * (b * known).sum(1))[:, None] * b
+    block = block * is_gap[:, :, None] * is_gap[:, None, :] + torch.diag_embed(1 - is_gap)
+    factor, _ = torch.linalg.cholesky_ex(block)  # without a check, which a GPU would have to wait for
+    ones = torch.eye(n, dtype=block.dtype, device=block.device).expand_as(block)
+    root = torch.linalg.solve_triangular(factor, ones, upper=False)
+    pull = -(pull.gather(1, gaps) * is_gap)[:, :, None]
+    guess = (root.mT @ (root @ pull)).squeeze(-1)
+    return Conditional(known.scatter_add(1, gaps, guess), gaps, root)
