@@ -41,9 +41,9 @@ class LinearFit:
             return
         for members, rows in self._data_sets():
             mean, covariance, own_share = self._fitted(members.start, rows[:: 1 + len(rows) // MOST_ROWS])
-            self.guess.mean[members], self.guess.own_share[members] = mean.float(), own_share
-            self.guess.precision[members] = torch.linalg.inv(covariance).float()
-            self.guess.deviation[members] = covariance.diagonal().sqrt().float()
+            self.guess.mean[members], self.guess.own_share[members] = mean, own_share
+            self.guess.precision[members] = torch.linalg.inv(covariance)
+            self.guess.deviation[members] = covariance.diagonal().sqrt()
 
     def filled(self) -> Tensor | None:
         """(rows, F) of the tables laid one after the other; None where no row counts."""
@@ -54,7 +54,7 @@ class LinearFit:
             k = members.start
             mean, precision = self.guess.mean[k].double(), self.guess.precision[k : k + 1].double()
             for value, seen in self._blocks(k, rows):
-                parts.append((mean + condition(precision, seen, value - mean).away).float())
+                parts.append((mean + condition(precision, seen, value - mean).away).to(self.guess.mean.dtype))
         return torch.cat(parts)
 
     def _data_sets(self) -> Iterator[tuple[slice, Tensor]]:
