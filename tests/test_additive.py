@@ -8,7 +8,7 @@ from scipy import stats
 from sklearn.preprocessing import SplineTransformer
 
 from visl import additive
-from visl.additive import AdditiveFits, _spline_basis, log_densities
+from visl.additive import AdditiveFits, spline_basis, log_densities
 
 
 def made_up(n_rows: int = 1500, seed: int = 0) -> np.ndarray:
@@ -81,7 +81,7 @@ def test_the_basis_is_that_of_scikit_learn(n_pieces, seed):
     x = np.random.default_rng(seed).normal(size=80)
     third = max(1, n_pieces // 3)
     knots = np.unique([*np.quantile(x, np.linspace(0, 1, third + 1)), *np.linspace(x.min(), x.max(), 2 * third + 1)])
-    ours = _spline_basis(x, n_pieces)
+    ours = spline_basis(x, n_pieces)
     # scikit-learn's outer knots lie elsewhere, but both span the same curves.
     theirs = SplineTransformer(degree=3, knots=knots[:, None]).fit_transform(x[:, None])
     theirs = theirs - theirs.mean(0)

@@ -271,6 +271,13 @@ def settled_model(graph, schema, *, strength=4.0):
     return model
 
 
+@pytest.fixture
+def networks_judge(monkeypatch):
+    """Levels too, as in wide tables."""
+    monkeypatch.setattr("visl.group_fits.MOST_WITH_LEVELS", 0)
+
+
+@pytest.mark.usefixtures("networks_judge")
 def test_edges_that_held_out_rows_need_stay_and_others_go():
     rng = np.random.default_rng(0)
     cause, noise = rng.random(400) < 0.5, rng.random(400) < 0.5
@@ -288,6 +295,7 @@ def test_edges_that_held_out_rows_need_stay_and_others_go():
     assert p.sum().item() == pytest.approx(p[0, 1].item() + p[2, 1].item(), abs=1e-6)
 
 
+@pytest.mark.usefixtures("networks_judge")
 def test_a_candidate_that_held_out_rows_need_joins():
     rng = np.random.default_rng(0)
     cause, other = rng.random((2, 400)) < 0.4

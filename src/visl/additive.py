@@ -41,8 +41,8 @@ class AdditiveFits:
         self.values = values
         n_pieces = int(min(MOST_PIECES, max(1, len(values) // ROWS_OF_A_PIECE)))
         columns = zip(values.T, is_number, strict=True)
-        self._bases = [_spline_basis(x, n_pieces) if number else _level_basis(x) for x, number in columns]
-        self._rough = [_roughness(b.shape[1], number) for b, number in zip(self._bases, is_number, strict=True)]
+        self._bases = [spline_basis(x, n_pieces) if number else level_basis(x) for x, number in columns]
+        self._rough = [roughness(b.shape[1], number) for b, number in zip(self._bases, is_number, strict=True)]
         self._known: OrderedDict[tuple[int, tuple[int, ...], tuple[int, ...]], FloatArray] = OrderedDict()
 
     def residuals(self, column: int, given: Sequence[int], without: Sequence[int] | None = None) -> FloatArray:
@@ -156,13 +156,13 @@ def _student_densities(r: FloatArray) -> FloatArray:
     return np.asarray(top * (1 + r**2 / (TAILS * square)) ** (-(TAILS + 1) / 2))
 
 
-def _level_basis(x: FloatArray) -> FloatArray:
+def level_basis(x: FloatArray) -> FloatArray:
     """(N, levels) 1 where a row has the level, less its share"""
     levels = np.unique(x[~np.isnan(x)])
     return _centred((x[:, None] == levels).astype(float))
 
 
-def _spline_basis(x: FloatArray, n_pieces: int) -> FloatArray:
+def spline_basis(x: FloatArray, n_pieces: int) -> FloatArray:
     """(N, pieces + DEGREE) B-splines with knots at quantiles, by the recursion of Cox and de Boor."""
     seen = x[~np.isnan(x)]
     if not len(seen):
@@ -191,7 +191,7 @@ def _knots(seen: FloatArray, n_pieces: int) -> FloatArray:
     return np.unique(np.concatenate([at_quantiles, np.linspace(seen.min(), seen.max(), 2 * third + 1)]))
 
 
-def _roughness(n: int, is_number: bool) -> FloatArray:
+def roughness(n: int, is_number: bool) -> FloatArray:
     """(n, n) of a quadratic penalty: where a piece has hardly a row, a curve goes on as it did."""
     second = np.diff(np.eye(n), 2, axis=0) if is_number else np.zeros((0, n))
     return np.asarray(second.T @ second)

@@ -2,36 +2,48 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 from numpy.typing import NDArray
 
 from visl.additive import AdditiveFits, log_densities
+from visl.additive_logits import AdditiveLogits
+from visl.level_tables import LevelTables
 from visl.schema import CONTINUOUS, Schema
 
 ROWS_OF_A_PARENT = 40  # with fewer, fits say little ...
 MOST_PARENTS = 12  # ... and with more, they take long
 FEWEST_ROWS = 20  # what fewer rows would have to judge stays as it is
 LARGEST_GAIN = 1.0  # nats that one row may count for: a few rows far outside must not decide
+MOST_WITH_LEVELS = 100  # groups, up to which those of levels are fitted
 
 BoolArray = NDArray[np.bool_]
 FloatArray = NDArray[np.float64]
-IntArray = NDArray[np.intp]
 
 
 class GroupFits:
-    """Exact fits, where every group is a single column."""
+    """Exact fits, where every group is a single column: numbers as sums of smooth functions, levels by counting, or
+    where numbers are among their parents, or a sum tells more, by logits that are such sums."""
 
     def __init__(self, values: FloatArray, schema: Schema) -> None:
         """values: (N, D), as equations see them, NaN in gaps"""
-        self.possible = np.array(schema.has_numbers) & (len(schema.groups) == len(schema.columns))  # (M,)
-        self.column = [schema.group_of.index(m) for m in range(len(schema.groups))]
-        self.fits = AdditiveFits(values, [column.kind == CONTINUOUS for column in schema.columns])
+        M, numbers = len(schema.groups), np.array([column.kind == CONTINUOUS for column in schema.columns])
+        single, of_levels = M == len(numbers), M <= MOST_WITH_LEVELS
+        self.possible = single & (np.array(schema.has_numbers) | of_levels)  # (M,)
+        self.tabulated = single and of_levels and not numbers.any()  # then counting is enough
+        self.column = [schema.group_of.index(m) for m in range(M)]
+        self.is_number, n_levels = numbers, [column.n_levels for column in schema.columns]
+        self.additive, self.logits = AdditiveFits(values, numbers.tolist()), AdditiveLogits(values, n_levels)
+        self.tables = LevelTables(values, n_levels)
         self.n_rows = len(values)
 
-    def residuals(self, group: int, parents: BoolArray) -> FloatArray:
-        """(N,); parents: (M,)"""
-        every = np.flatnonzero(parents)
-        return self._fits(group, every, every[:0])[0]
+    def log_prob(self, group: int, parents: BoolArray) -> FloatArray:
+        """(N,) of every row that sees the group and its parents, else NaN; parents: (M,)"""
+        column, given = self.column[group], self._columns(parents)
+        if self.is_number[column]:
+            return log_densities(self.additive.residuals(column, given, [])[0])
+        return self._of_level(column, given)
 
     def gain(self, group: int, parents: BoolArray, changed: int) -> tuple[float, float, int]:
         """Mean, variance and number of rows of what this parent is worth beside the others."""
@@ -48,18 +60,30 @@ class GroupFits:
 
     def _gain(self, group: int, parents: BoolArray, changed: int) -> FloatArray:
         """(N,) NaN where a row does not see all parents"""
+        column, parent = self.column[group], self.column[changed]
+        others = [k for k in self._columns(parents) if k != parent]
+        if not self.is_number[column]:
+            return self._of_level(column, sorted([*others, parent])) - self._of_level(column, others, [parent])
         # Of all parents of a graph one is asked for after the other; of a set with one more, only that one.
-        every = np.flatnonzero(parents | (np.arange(len(parents)) == changed))
-        asked = every if parents[changed] else np.array([changed])
-        found = self._fits(group, every, asked)
+        given = sorted([*others, parent])
+        asked = given if parents[changed] else [parent]
+        found = self.additive.residuals(column, given, asked)
         if np.isnan(found[0]).all():
             return found[0]
-        return log_densities(found[0]) - log_densities(found[1 + int(np.flatnonzero(asked == changed)[0])])
+        return log_densities(found[0]) - log_densities(found[1 + asked.index(parent)])
 
-    def _fits(self, group: int, parents: IntArray, without: IntArray) -> FloatArray:
-        """(1 + without, N)"""
-        given, less = ([self.column[m] for m in groups] for groups in (parents, without))
-        return self.fits.residuals(self.column[group], given, less)
+    def _of_level(self, column: int, given: list[int], also_seen: Sequence[int] = ()) -> FloatArray:
+        """(N,) by counting or by logits, whichever tells the rows better."""
+        if self.is_number[given].any():
+            return self.logits.log_prob(column, given, also_seen)
+        counted = self.tables.log_prob(column, given, also_seen)
+        if self.tabulated or not given:
+            return counted
+        added = self.logits.log_prob(column, given, also_seen)
+        return added if np.nansum(added) > np.nansum(counted) else counted
+
+    def _columns(self, groups: BoolArray) -> list[int]:
+        return [self.column[m] for m in np.flatnonzero(groups)]
 
 
 def _summary(gain: FloatArray) -> tuple[float, float, int]:

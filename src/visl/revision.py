@@ -13,8 +13,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from visl.additive import log_densities
 from visl.batches import CellStore, TrainingData
+from visl.graph.equivalence import compelled_edges
 from visl.graph.posterior import DirectedPosterior
 from visl.group_fits import FEWEST_ROWS, LARGEST_GAIN, MOST_PARENTS, ROWS_OF_A_PARENT, GroupFits
 from visl.model import VislModel
@@ -33,6 +33,7 @@ CLEARLY = (0.05, 3.0)  # nats a row, and standard errors, by which networks pred
 MOST_SEARCHED = 30  # groups: with more, edges are only dropped and turned
 REPLICATES = 40  # data sets of rows drawn with replacement, in which graphs are searched again
 DETOURS = 10  # of them, by way of which a better graph is looked for
+LIKELIER = 0.02  # of a direction's share goes to that of the best graph, which then has one where both have a half
 UNSEEN = 0.1  # times that each direction counts as found beyond those
 
 BoolArray = NDArray[np.bool_]
@@ -201,6 +202,11 @@ class _Judge:
         self.learned_edges = member.edges.learned[0].cpu().numpy()  # which prior knowledge leaves open
         rows = np.concatenate([rows.dense() for rows in (self.learned, self.held_out)])
         self.fits = GroupFits(rows, member.schema)
+        if self.fits.tabulated:  # counting needs no candidates: it looks at all edges
+            self.candidates = np.zeros_like(self.candidates)
+        self.searched = self.fits.tabulated or len(self.graph) <= MOST_SEARCHED
+        seen = (~np.isnan(rows)).astype(int)
+        self.seen_together = (seen.T @ seen)[np.ix_(self.fits.column, self.fits.column)]  # (M, M) rows
         rng = np.random.default_rng(seed)
         self.chances = [Chance.draw(len(rows), len(self.graph), rng) for _ in range(REPLICATES)]
         self.by_fits, numbers = self._judged_by_fits(), np.array(member.schema.has_numbers)  # (M,)
@@ -208,7 +214,7 @@ class _Judge:
         self.least, self.errors = (
             np.where(self.by_fits, f, n * np.ones_like(self.found)) for f, n in zip(BY_FITS, BY_NETWORKS, strict=True)
         )
-        self.between_levels = ~(numbers | numbers[:, None])
+        self.between_levels = ~(numbers | numbers[:, None] | self.by_fits)
         self.least[self.between_levels] = 0.0
         # Of many levels each tells little beside the others: they were found by rows with gaps too, which cannot judge.
         n_seen = sum(rows.seen.sum(0).cpu().numpy() for rows in (self.learned, self.held_out))  # (M,)
@@ -216,7 +222,7 @@ class _Judge:
         # Fits start from all candidates where rows suffice, since several may be worth something only together.
         widest = np.where(self._rows_for(self.graph), self.graph, False)
         widest = np.where(self._rows_for(self.candidates), self.candidates, widest)
-        self.start = np.where(self.by_fits, widest, self.graph) | self.required
+        self.start = np.where(self.by_fits, widest & (not self.fits.tabulated), self.graph) | self.required
         self.errors[self.between_levels] = 0.0
         if (self.start & self.between_levels).any():
             self.errors[self.between_levels] = errors_for(self._scores(self.start, self.start)[self.between_levels])
@@ -226,12 +232,14 @@ class _Judge:
 
         In held-out rows, or in all if hardly one has all parents.
         """
+        if self.fits.tabulated:
+            return self.fits.possible
         networks = np.concatenate([rows.log_prob(self.graph) for rows in (self.learned, self.held_out)])
         is_held_out = np.arange(len(networks)) >= len(self.learned.seen)
         result: BoolArray = self.fits.possible & (self.graph.sum(0) <= MOST_PARENTS)
         least, errors = CLEARLY
         for j in np.flatnonzero(result):
-            better = networks[:, j] - log_densities(self.fits.residuals(int(j), self.graph[:, j]))
+            better = networks[:, j] - self.fits.log_prob(int(j), self.graph[:, j])
             seen = ~np.isnan(better)
             better = better[seen & is_held_out] if (seen & is_held_out).sum() >= FEWEST_ROWS else better[seen]
             error = better.std() / np.sqrt(len(better)) if len(better) >= FEWEST_ROWS else np.inf
@@ -249,6 +257,9 @@ class _Judge:
         graph = self._revised()
         climb = GraphClimb(self.fits.gain_of_rows, self._open(graph))
         graph = self._searched(climb, graph)
+        if self.fits.tabulated:
+            unknown = self.learned_edges & (self.seen_together < ROWS_OF_A_PARENT)
+            return np.where(unknown, self.found, self._shared_out(graph.astype(float), graph, climb))
         others = self.candidates & ~graph & ~reaches(graph).T
         score = np.where(graph, self._scores(graph, graph), self._scores(graph, others))
         result = self.found * np.where(self.found + self.found.T > 0.5, 0.5, 1.0)  # outside, and no pair is joined
@@ -264,14 +275,13 @@ class _Judge:
 
     def _open(self, graph: BoolArray) -> BoolArray:
         """(M, M) the edges to groups that fits judge, among which better ones are looked for."""
-        few = np.full(graph.shape, len(graph) <= MOST_SEARCHED)
-        return self.learned_edges & self.by_fits & (few | graph | graph.T)
+        return self.learned_edges & self.by_fits & (self.searched | graph | graph.T)
 
     def _searched(self, climb: GraphClimb, graph: BoolArray) -> BoolArray:
         """A better graph nearby. Better ones still may be found from no edges at all, or by way of those of other data
         sets of the kind."""
         best = climb.climbed(graph)
-        if len(graph) > MOST_SEARCHED or not climb.open_.any():
+        if not self.searched or not climb.open_.any():
             return best
         best = self._better(best, climb.climbed(graph & ~climb.open_))
         for chance in self.chances[:DETOURS]:
@@ -282,7 +292,7 @@ class _Judge:
         """Where their groups differ in their parents, in the rows that see those of both."""
         gained = -PARENT_COST * (int(other.sum()) - int(one.sum()))
         for j in np.flatnonzero((one != other).any(0)).tolist():
-            before, after = (log_densities(self.fits.residuals(j, graph[:, j])) for graph in (one, other))
+            before, after = (self.fits.log_prob(j, graph[:, j]) for graph in (one, other))
             gained += float(np.nansum(after - before))
         return other if gained > 0 else one
 
@@ -292,12 +302,23 @@ class _Judge:
         between = self.by_fits & self.by_fits[:, None]
         if not climb.open_.any():
             return result
-        share = np.mean([climb.climbed(graph, chance) for chance in self.chances], axis=0)
+        share = np.mean([self._told(climb.climbed(graph, chance)) for chance in self.chances], axis=0)
+        share += LIKELIER * (graph * share.T - graph.T * share)
         joined = share + share.T
         of_edge = np.where(graph, result, 0.0)
         exists = np.minimum(joined, np.where(graph | graph.T, of_edge + of_edge.T, 0.5))
         direction = (share * REPLICATES + UNSEEN) / (joined * REPLICATES + 2 * UNSEEN)
         return np.where(between, exists * direction, result)
+
+    def _told(self, graph: BoolArray) -> FloatArray:
+        """Tables tell no direction that another graph with the same independences turns: each has its half.
+
+        (M, M) -> (M, M)
+        """
+        if not self.fits.tabulated:
+            return graph.astype(float)
+        told = compelled_edges(graph, known=~self.learned_edges.T)
+        return told + 0.5 * (graph & ~told) + 0.5 * (graph & ~told).T
 
     def _revised(self) -> BoolArray:
         """Only groups whose parents have changed are judged again, and what has joined and left again is out."""

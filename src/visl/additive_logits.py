@@ -1,0 +1,136 @@
+"""A level as a sum of smooth functions of other columns, one for each and each level, on the scale of logits."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from visl.additive import level_basis, roughness, spline_basis
+
+MOST_PIECES = 8  # of a spline: a level tells less of a curve than a number
+ROWS_OF_A_PIECE = 50  # at least
+SMOOTHNESS = (1.0, 0.1)  # nats for half a squared second difference of coefficients; the better one is taken ...
+RIDGE = 0.1  # ... and this part of it for a squared coefficient: levels told with certainty have finite logits
+MOST_STEPS = 12  # of Newton's method
+SETTLED = 1e-3  # nats that a step still gains, below which it has ended
+KEPT = 64  # solutions that are remembered
+
+FloatArray = NDArray[np.float64]
+BoolArray = NDArray[np.bool_]
+
+
+class AdditiveLogits:
+    """log P(x_j = l) / P(x_j = 0) = constant + sum over columns k of f_kl(x_k), every row predicted by the others.
+
+    f_kl is a cubic spline of a number, or a value for each level. A row without itself has its logits a Newton step
+    away from those of all rows, which is exact but for the curvature of one row: with H the Hessian, p its
+    probabilities, W = diag(p) - p p' and A the block x' H^-1 x of each pair of logits, they are
+    logits - A (I - W A)^-1 (y - p).
+    """
+
+    def __init__(self, values: FloatArray, n_levels: Sequence[int]) -> None:
+        """values: (N, D), NaN in gaps; n_levels: 0 of numbers"""
+        self.values, self.n_levels = values, n_levels
+        n_pieces = int(min(MOST_PIECES, max(1, len(values) // ROWS_OF_A_PIECE)))
+        columns = list(zip(values.T, n_levels, strict=True))
+        self._bases = [level_basis(x) if n else spline_basis(x, n_pieces) for x, n in columns]
+        self._rough = [roughness(b.shape[1], not n) for b, n in zip(self._bases, n_levels, strict=True)]
+        self._known: OrderedDict[tuple[int, tuple[int, ...], tuple[int, ...]], FloatArray] = OrderedDict()
+
+    def log_prob(self, column: int, given: Sequence[int], also_seen: Sequence[int] = ()) -> FloatArray:
+        """(N,) of each row, from those that see all of these columns; NaN of the others."""
+        key = column, tuple(given), tuple(also_seen)
+        if key not in self._known:
+            self._known[key] = self._solved(*key)
+            if len(self._known) > KEPT:
+                self._known.popitem(last=False)
+        return self._known[key]
+
+    def _solved(self, column: int, given: tuple[int, ...], also_seen: tuple[int, ...]) -> FloatArray:
+        seen = ~np.isnan(self.values[:, [column, *given, *also_seen]]).any(1)
+        result = np.full(len(seen), np.nan)
+        if seen.any():
+            X = np.concatenate([np.ones((int(seen.sum()), 1)), *(self._bases[k][seen] for k in given)], axis=1)
+            level = self.values[seen, column].astype(int)
+            n_levels, penalty = max(2, self.n_levels[column]), self._penalty(given)
+            strengths = SMOOTHNESS[: None if given else 1]
+            found = [log_prob_of_others(X, level, n_levels, strength * penalty) for strength in strengths]
+            result[seen] = max(found, key=lambda log_prob: float(log_prob.sum()))
+        return result
+
+    def _penalty(self, given: Sequence[int]) -> FloatArray:
+        """(F, F)"""
+        ends = np.cumsum([1, *(self._bases[k].shape[1] for k in given)])
+        result = RIDGE * np.eye(ends[-1])
+        for k, first, end in zip(given, ends, ends[1:], strict=False):
+            result[first:end, first:end] += self._rough[k]
+        return result
+
+
+def log_prob_of_others(X: FloatArray, level: NDArray[np.intp], n_levels: int, penalty: FloatArray) -> FloatArray:
+    """(N,) log-probability of each row's level by a penalised logistic regression on the other rows.
+
+    X: (N, F), penalty: (F, F) of the coefficients of each of the n_levels - 1 logits
+    """
+    N, F = X.shape
+    K = n_levels - 1
+    y = (level[:, None] == np.arange(1, n_levels)).astype(float)  # (N, K)
+    coefficients, value = np.zeros((F, K)), -np.inf
+    penalties = np.kron(np.eye(K), penalty)
+    step = np.zeros_like(coefficients)
+    for _ in range(MOST_STEPS):
+        coefficients, gained, value = _uphill(X, y, penalty, coefficients, step, value)
+        p = _probabilities(X @ coefficients)
+        inverse = np.linalg.inv(_information(X, p) + penalties)
+        if gained < SETTLED:
+            break
+        slope = X.T @ (y - p) - penalty @ coefficients
+        step = (inverse @ slope.T.ravel()).reshape(K, F).T
+    logits = X @ coefficients
+    spread = (inverse.reshape(K * F, K, F) @ X.T).reshape(K, F, K, N)
+    A = np.einsum("nf,kfln->nkl", X, spread, optimize=True)  # (N, K, K)
+    W = p[:, :, None] * (np.eye(K) - p[:, None, :])
+    away = np.linalg.solve(np.eye(K) - W @ A, (y - p)[:, :, None])
+    return _log_prob(logits - (A @ away)[:, :, 0], y)
+
+
+def _uphill(
+    X: FloatArray, y: FloatArray, penalty: FloatArray, start: FloatArray, step: FloatArray, before: float
+) -> tuple[FloatArray, float, float]:
+    """The coefficients after the step, or as small a part of it that is better, what it gained, and the new value."""
+    for part in (1.0, 0.5, 0.25, 0.125):
+        coefficients = start + part * step
+        roughness = float(np.einsum("fk,fg,gk->", coefficients, penalty, coefficients))
+        value = float(_log_prob(X @ coefficients, y).sum()) - 0.5 * roughness
+        if value >= before:
+            return coefficients, value - before, value
+    return start, 0.0, before
+
+
+def _information(X: FloatArray, p: FloatArray) -> FloatArray:
+    """Hessian of the negative log-likelihood, (K F, K F), from probabilities (N, K)."""
+    F, K = X.shape[1], p.shape[1]
+    result = np.empty((K, F, K, F))
+    for k in range(K):
+        for m in range(k, K):
+            weight = p[:, k] * ((k == m) - p[:, m])
+            result[k, :, m] = (X * weight[:, None]).T @ X
+            result[m, :, k] = result[k, :, m].T
+    return result.reshape(K * F, K * F)
+
+
+def _probabilities(logits: FloatArray) -> FloatArray:
+    """(N, K) of all levels but the first"""
+    top = np.maximum(logits.max(1, keepdims=True), 0)
+    odds = np.exp(logits - top)
+    return np.asarray(odds / (np.exp(-top) + odds.sum(1, keepdims=True)))
+
+
+def _log_prob(logits: FloatArray, y: FloatArray) -> FloatArray:
+    """(N,) of the level that y shows; none is the first."""
+    top = np.maximum(logits.max(1), 0)
+    total = np.log(np.exp(-top) + np.exp(logits - top[:, None]).sum(1)) + top
+    return np.asarray((logits * y).sum(1) - total)
