@@ -8,7 +8,7 @@ from scipy import stats
 from sklearn.preprocessing import SplineTransformer
 
 from visl import additive
-from visl.additive import AdditiveFits, spline_basis, log_densities
+from visl.additive import AdditiveFits, log_densities, spline_basis
 
 
 def made_up(n_rows: int = 1500, seed: int = 0) -> np.ndarray:

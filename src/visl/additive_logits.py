@@ -50,7 +50,7 @@ class AdditiveLogits:
         return self._known[key]
 
     def _solved(self, column: int, given: tuple[int, ...], also_seen: tuple[int, ...]) -> FloatArray:
-        seen = ~np.isnan(self.values[:, [column, *given, *also_seen]]).any(1)
+        seen = ~np.asarray(np.isnan(self.values[:, [column, *given, *also_seen]]).any(1))
         result = np.full(len(seen), np.nan)
         if seen.any():
             X = np.concatenate([np.ones((int(seen.sum()), 1)), *(self._bases[k][seen] for k in given)], axis=1)

@@ -93,7 +93,8 @@ class Config:
 
     # -- how stage 1 learns the graph
     # "latent": from the paper's latent vectors; "equations": each group predicted from the values of its parents alone
-    # (ours); "auto": equations where every group is a single column, else latent.
+    # (ours), by counting where there are none but levels; "auto": equations where every group is a single column, else
+    # latent.
     structure: str = "auto"
     equation_dim: int = 64  # width of the equations' networks (ours)
     equation_learning_rate: float = 8e-3  # Adam, of the equations' networks (ours)
@@ -178,22 +179,25 @@ class Config:
         if self.acyclicity_on not in ("probabilities", "sample"):
             raise InputError(f"acyclicity_on is {self.acyclicity_on!r}: use 'probabilities' or 'sample'")
 
-    def stage_epochs(self, *, equations: bool) -> tuple[int, int]:
-        """Epochs of stage 1 (graph learned) and stage 2 (graph frozen, backward messages); a single one is stage 1."""
-        second = 2 * self.epochs // 3 if equations else self.epochs // 2
+    def stage_epochs(self, *, equations: bool, counted: bool = False) -> tuple[int, int]:
+        """Epochs of stage 1 (graph learned) and stage 2 (graph frozen, backward messages); a single one is stage 1.
+
+        counted: the graph comes from counting, without any network, and all epochs are for stage 2.
+        """
+        second = self.epochs if counted else 2 * self.epochs // 3 if equations else self.epochs // 2
         return self.epochs - second, second
 
     def equation_batch_rows(self, n_rows: int) -> int:
         """Rows of a batch of the equations: each graph needs enough of them to measure noise by."""
         return min(n_rows, max(self.batch_rows(n_rows), ROWS_OF_A_GRAPH * self.graphs_per_step))
 
-    def phases(self, *, equations: bool) -> tuple[Phase, ...]:
+    def phases(self, *, equations: bool, counted: bool = False) -> tuple[Phase, ...]:
         """Stage 1 is one phase in the paper's form, and three for equations; a phase without an epoch is left out."""
-        first, _ = self.stage_epochs(equations=equations)
+        first, _ = self.stage_epochs(equations=equations, counted=counted)
         ends = {LATENT: first, IMPUTE: self.epochs}
         if equations:
             warm = round(WARM_UP * first)
-            learned = max(warm + 1, round((WARM_UP + LEARN_GRAPH) * first))
+            learned = min(first, max(warm + 1, round((WARM_UP + LEARN_GRAPH) * first)))
             ends = {WARM: warm, GRAPH: learned, SETTLED: first, IMPUTE: self.epochs}
         starts = (0, *ends.values())
         phases = (Phase(name, start, end) for (name, end), start in zip(ends.items(), starts, strict=False))
@@ -210,11 +214,11 @@ class Config:
             return self.equation_learning_rate, self.equation_edge_learning_rate
         return self.learning_rate, self.edge_learning_rate or self.learning_rate
 
-    def learning_rate_share(self, epoch: int, *, equations: bool) -> float:
+    def learning_rate_share(self, epoch: int, *, equations: bool, counted: bool = False) -> float:
         """What is left of the learning rates in this epoch of the whole run."""
         if not self.decay_learning_rates:
             return 1.0
-        first, second = self.stage_epochs(equations=equations)
+        first, second = self.stage_epochs(equations=equations, counted=counted)
         done = epoch / first if epoch < first else (epoch - first) / second
         return SLOWEST + (1 - SLOWEST) * 0.5 * (1 + math.cos(math.pi * done))
 

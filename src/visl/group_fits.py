@@ -22,6 +22,12 @@ BoolArray = NDArray[np.bool_]
 FloatArray = NDArray[np.float64]
 
 
+def counts(schema: Schema) -> bool:
+    """Whether counting is enough: there are levels alone, and not too many groups."""
+    single = len(schema.groups) == len(schema.columns) <= MOST_WITH_LEVELS
+    return single and not any(schema.has_numbers)
+
+
 class GroupFits:
     """Exact fits, where every group is a single column: numbers as sums of smooth functions, levels by counting, or
     where numbers are among their parents, or a sum tells more, by logits that are such sums."""
@@ -29,9 +35,8 @@ class GroupFits:
     def __init__(self, values: FloatArray, schema: Schema) -> None:
         """values: (N, D), as equations see them, NaN in gaps"""
         M, numbers = len(schema.groups), np.array([column.kind == CONTINUOUS for column in schema.columns])
-        single, of_levels = M == len(numbers), M <= MOST_WITH_LEVELS
-        self.possible = single & (np.array(schema.has_numbers) | of_levels)  # (M,)
-        self.tabulated = single and of_levels and not numbers.any()  # then counting is enough
+        self.wide, self.tabulated = M > MOST_WITH_LEVELS, counts(schema)
+        self.possible = (len(numbers) == M) & (np.array(schema.has_numbers) | (not self.wide))  # (M,)
         self.column = [schema.group_of.index(m) for m in range(M)]
         self.is_number, n_levels = numbers, [column.n_levels for column in schema.columns]
         self.additive, self.logits = AdditiveFits(values, numbers.tolist()), AdditiveLogits(values, n_levels)
@@ -71,6 +76,19 @@ class GroupFits:
         if np.isnan(found[0]).all():
             return found[0]
         return log_densities(found[0]) - log_densities(found[1 + asked.index(parent)])
+
+    def dependent(self, asked: BoolArray, share: float, n_pairs: int) -> BoolArray:
+        """(M, M) the asked pairs of groups of levels that are not independent by themselves.
+
+        By likelihood ratios, so that of all found among n_pairs at most this share is expected to be false.
+        """
+        i, j = np.nonzero(asked)
+        known = np.array([self.tables.independence(self.column[a], self.column[b]) for a, b in zip(i, j, strict=True)])
+        passes = np.sort(known) <= share * (1 + np.arange(len(known))) / n_pairs
+        result = np.zeros_like(asked)
+        if passes.any():
+            result[i, j] = known <= np.sort(known)[np.flatnonzero(passes)[-1]]
+        return result
 
     def _of_level(self, column: int, given: list[int], also_seen: Sequence[int] = ()) -> FloatArray:
         """(N,) by counting or by logits, whichever tells the rows better."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 ROWS_OF_SHARES = 1.0  # what a column's own shares count for in every line of a table, in rows ...
@@ -12,6 +13,7 @@ ROWS_OF_A_LEVEL = 0.5  # ... and what each of its levels counts for in these sha
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
+BoolArray = NDArray[np.bool_]
 
 
 class LevelTables:
@@ -31,7 +33,7 @@ class LevelTables:
 
     def log_prob(self, column: int, given: Sequence[int], also_seen: Sequence[int] = ()) -> FloatArray:
         """(N,) of each row, from those that see all of these columns; NaN of the others."""
-        seen = self.seen[:, [column, *given, *also_seen]].all(1)
+        seen = np.asarray(self.seen[:, [column, *given, *also_seen]].all(1))
         result = np.full(len(seen), np.nan)
         level, K = self.codes[seen, column], max(1, self.n_levels[column])
         line = self._lines(given, seen)
@@ -41,7 +43,21 @@ class LevelTables:
         result[seen] = np.log((in_place - 1 + ROWS_OF_SHARES * share) / (in_line[line] - 1 + ROWS_OF_SHARES))
         return result
 
-    def _lines(self, given: Sequence[int], seen: NDArray[np.bool_]) -> IntArray:
+    def independence(self, one: int, other: int) -> float:
+        """How probable counts as far from independence, or further, are between two columns that are independent."""
+        seen: BoolArray = self.seen[:, one] & self.seen[:, other]
+        counts = np.zeros((self.n_levels[one], self.n_levels[other]))
+        np.add.at(counts, (self.codes[seen, one], self.codes[seen, other]), 1)
+        counts = counts[counts.any(1)][:, counts.any(0)]
+        expected = counts.sum(1, keepdims=True) * counts.sum(0) / max(1.0, counts.sum())
+        ratio = float((counts * np.log(np.where(counts > 0, counts, 1.0) / expected)).sum())  # half of G
+        freedom = (counts.shape[0] - 1) * (counts.shape[1] - 1)
+        if freedom < 1:
+            return 1.0
+        shape, end = (torch.tensor(x, dtype=torch.float64) for x in (freedom / 2, max(0.0, ratio)))
+        return float(torch.special.gammaincc(shape, end))  # of a chi-square distribution
+
+    def _lines(self, given: Sequence[int], seen: BoolArray) -> IntArray:
         """(rows,) the combination of each row's levels, as a number below that of rows or near it"""
         line = np.zeros(int(seen.sum()), np.int64)
         for k in given:

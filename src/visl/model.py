@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from visl.config import IMPUTE, Config, Phase, check_together, default_edge_probability
 from visl.graph.acyclicity import dag_penalty
 from visl.graph.posterior import DirectedPosterior, EdgePosterior
+from visl.group_fits import counts
 from visl.nets.encoder import Encoder
 from visl.nets.equations import StructuralEquations
 from visl.nets.guess import Guess, LinearGuess, feature_widths
@@ -139,8 +140,14 @@ class VislModel(nn.Module):
         return self.config.standardise or self.equations is not None
 
     @property
+    def form(self) -> dict[str, bool]:
+        """How the graph is learned, as `Config` asks for it."""
+        equations = self.equations is not None
+        return {"equations": equations, "counted": equations and counts(self.schema)}
+
+    @property
     def phases(self) -> tuple[Phase, ...]:
-        return self.config.phases(equations=self.equations is not None)
+        return self.config.phases(**self.form)
 
     def members(self) -> list[VislModel]:
         """Each member as a model of its own, with copies of its tensors; a single one is this model itself."""
@@ -262,8 +269,8 @@ class VislModel(nn.Module):
 
     @property
     def uses_backward(self) -> bool:
-        """Whether stage 2 took place; a single epoch is all stage 1, and its backward messages are untrained."""
-        return self.config.epochs > 1
+        """Whether there is a stage 2, in which its networks are trained."""
+        return self.phases[-1].stage == 2
 
 
 def learns_equations(schema: Schema, config: Config) -> bool:

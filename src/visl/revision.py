@@ -28,7 +28,12 @@ FLOATS_AT_ONCE = 1 << 22
 # What an edge must be worth: more than so many nats a row, by so many standard errors. Networks of numbers are never
 # quite trained to the end, and false edges still seem worth something to them. Fits are exact.
 BY_NETWORKS, BY_FITS = (0.02, 3.0), (0.0, 2.0)
-FALSE_SHARE = 0.25  # of the edges between levels: by so many standard errors that at most this share would be false
+# In wide tables networks judge edges between levels, and what one is worth is too uncertain to ask for much: a settled
+# edge goes only if it is worth less than nothing by two standard errors, or if its ends may be independent. Of those
+# that stay an edge is the more probable the more it is worth, in units of so many standard errors.
+WORSE, ERRORS_OF_WIDE = -2.0, 4.0
+WORTH_NOTHING = 0.69  # Phi(-WORSE / ERRORS_OF_WIDE): at most as probable is there what rows cannot judge
+FALSE_PAIRS = 0.05  # of the dependent pairs (Benjamini and Hochberg)
 CLEARLY = (0.05, 3.0)  # nats a row, and standard errors, by which networks predict a group better if they judge it
 MOST_SEARCHED = 30  # groups: with more, edges are only dropped and turned
 REPLICATES = 40  # data sets of rows drawn with replacement, in which graphs are searched again
@@ -44,7 +49,7 @@ IntArray = NDArray[np.intp]
 def revise(model: VislModel, data: TrainingData, seeds: Sequence[int], engine: Engine) -> None:
     """Decide the edges of settled graphs: with a gain of g +- s nats a row, an edge has the probability
 
-    Phi((g - least) / s - errors), see BY_NETWORKS, BY_FITS and FALSE_SHARE.
+    Phi((g - least) / s - errors), see BY_NETWORKS, BY_FITS and WORSE.
 
     Of every group the weakest parent below 1/2 goes, one at a time, then the best candidate above 1/2 joins, until
     nothing changes. On the largest part of the data, by the first process that has it.
@@ -161,22 +166,6 @@ def pooled(learned: Gains, held_out: Gains, too_much: float) -> Gains:
     return Gains(mean, variance, n)
 
 
-def errors_for(scores: FloatArray) -> float:
-    """By how many standard errors edges must be worth something, so that FALSE_SHARE of those that are would be false.
-
-    What is worth nothing scores as often below 0 as above it. So the share of the worthless is about twice that of the
-    scores below 0, and as many of them as a normal distribution says are above a bound. scores: inf where there is none
-    """
-    known = np.sort(scores[np.isfinite(scores)])[::-1]
-    if not len(known):
-        return 0.0
-    worthless = min(1.0, 2 * float((known <= 0).mean()))
-    above = 1 + np.arange(len(known))
-    false = len(known) * worthless * (1 - _probability(known)) / above
-    passes = np.flatnonzero((false <= FALSE_SHARE) & (known > 0))
-    return max(0.0, float(known[passes[-1]]) - 1e-9) if len(passes) else max(3.0, float(known[0]) + 1e-9)
-
-
 class _Judge:
     """The settled graph of one member, the rows that it has learned from, and those that it has not.
 
@@ -198,7 +187,8 @@ class _Judge:
         self.too_much: float | None = None  # of the settled graph's edges, which are judged first
         self.graph = member.edges.most_probable()[0]
         self.candidates = member.edges.decided[0].cpu().numpy() > 0
-        self.required = (member.edges.prior[0] == 1).cpu().numpy()
+        self.prior = member.edges.prior[0].cpu().double().numpy()
+        self.required = self.prior == 1
         self.learned_edges = member.edges.learned[0].cpu().numpy()  # which prior knowledge leaves open
         rows = np.concatenate([rows.dense() for rows in (self.learned, self.held_out)])
         self.fits = GroupFits(rows, member.schema)
@@ -223,9 +213,11 @@ class _Judge:
         widest = np.where(self._rows_for(self.graph), self.graph, False)
         widest = np.where(self._rows_for(self.candidates), self.candidates, widest)
         self.start = np.where(self.by_fits, widest & (not self.fits.tabulated), self.graph) | self.required
-        self.errors[self.between_levels] = 0.0
-        if (self.start & self.between_levels).any():
-            self.errors[self.between_levels] = errors_for(self._scores(self.start, self.start)[self.between_levels])
+        stay = self.fits.wide & self.start & self.between_levels
+        if stay.any():
+            stay &= self.fits.dependent(stay, FALSE_PAIRS, n_pairs=int(self.between_levels.sum()) // 2)
+        self.errors[stay] = WORSE
+        self.unit = np.where(stay, ERRORS_OF_WIDE, 1.0)
 
     def _judged_by_fits(self) -> BoolArray:
         """(M,) whether fits predict a group, given its parents in the settled graph, as well as networks or nearly so.
@@ -259,15 +251,18 @@ class _Judge:
         graph = self._searched(climb, graph)
         if self.fits.tabulated:
             unknown = self.learned_edges & (self.seen_together < ROWS_OF_A_PARENT)
-            return np.where(unknown, self.found, self._shared_out(graph.astype(float), graph, climb))
+            return np.where(unknown, self.prior, self._shared_out(graph.astype(float), graph, climb))
         others = self.candidates & ~graph & ~reaches(graph).T
         score = np.where(graph, self._scores(graph, graph), self._scores(graph, others))
         result = self.found * np.where(self.found + self.found.T > 0.5, 0.5, 1.0)  # outside, and no pair is joined
         judged = (graph | self.candidates) & np.isfinite(score)
-        result[judged] = _probability(score[judged])
+        result[judged] = _probability((score / self.unit)[judged])
         as_found = graph & ~judged
         as_found = as_found | as_found.T
         result[as_found] = self.found[as_found]
+        unsure = as_found & self.between_levels & self.fits.wide
+        pair = np.maximum(self.found + self.found.T, 1e-9)
+        result[unsure] = (self.found * np.minimum(1.0, WORTH_NOTHING / pair))[unsure]
         other_way = ~graph & (graph.T | (self.candidates.T & ~self.candidates))
         result = np.minimum(result, np.where(other_way, 1 - result.T, 1.0))
         shared = np.where(as_found, result, self._shared_out(result, graph, climb))

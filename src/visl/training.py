@@ -173,8 +173,7 @@ class _Run:
         assert self.runner is not None
         assert self.optimizer is not None
         state, n_steps = self.state, self.n_steps * self.n_passes
-        equations = self.model.equations is not None
-        decay_rates(self.optimizer, self.config.learning_rate_share(state.epoch, equations=equations))
+        decay_rates(self.optimizer, self.config.learning_rate_share(state.epoch, **self.model.form))
         order = [
             rows
             for i in range(self.n_passes)
