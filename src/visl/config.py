@@ -182,10 +182,10 @@ class Config:
     def stage_epochs(self, *, equations: bool, counted: bool = False) -> tuple[int, int]:
         """Epochs of stage 1 (graph learned) and stage 2 (graph frozen, backward messages); a single one is stage 1.
 
-        counted: the graph comes from counting, without any network, and all epochs are for stage 2.
+        counted: the graph comes from counting, without any network, and stage 1 takes no epoch.
         """
-        second = self.epochs if counted else 2 * self.epochs // 3 if equations else self.epochs // 2
-        return self.epochs - second, second
+        second = 2 * self.epochs // 3 if equations else self.epochs // 2
+        return (0, max(1, second)) if counted else (self.epochs - second, second)
 
     def equation_batch_rows(self, n_rows: int) -> int:
         """Rows of a batch of the equations: each graph needs enough of them to measure noise by."""
@@ -193,12 +193,13 @@ class Config:
 
     def phases(self, *, equations: bool, counted: bool = False) -> tuple[Phase, ...]:
         """Stage 1 is one phase in the paper's form, and three for equations; a phase without an epoch is left out."""
-        first, _ = self.stage_epochs(equations=equations, counted=counted)
-        ends = {LATENT: first, IMPUTE: self.epochs}
+        first, second = self.stage_epochs(equations=equations, counted=counted)
+        last = first + second
+        ends = {LATENT: first, IMPUTE: last}
         if equations:
             warm = round(WARM_UP * first)
             learned = min(first, max(warm + 1, round((WARM_UP + LEARN_GRAPH) * first)))
-            ends = {WARM: warm, GRAPH: learned, SETTLED: first, IMPUTE: self.epochs}
+            ends = {WARM: warm, GRAPH: learned, SETTLED: first, IMPUTE: last}
         starts = (0, *ends.values())
         phases = (Phase(name, start, end) for (name, end), start in zip(ends.items(), starts, strict=False))
         return tuple(phase for phase in phases if phase.first < phase.end)

@@ -253,7 +253,7 @@ class VISL(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
             )
 
     def _print_epoch(self, record: dict[str, float]) -> None:
-        every = {0: None, 1: max(1, self.model_.config.epochs // 10)}.get(self.verbose, 1)
+        every = {0: None, 1: max(1, self.model_.epochs // 10)}.get(self.verbose, 1)
         if every is not None and record["epoch"] % every == 0:
             print(f"stage {record['stage']:.0f}  epoch {record['epoch']:.0f}  loss {record['loss']:.4f}")
 

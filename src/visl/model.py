@@ -149,6 +149,11 @@ class VislModel(nn.Module):
     def phases(self) -> tuple[Phase, ...]:
         return self.config.phases(**self.form)
 
+    @property
+    def epochs(self) -> int:
+        """Of training, all phases."""
+        return self.phases[-1].end
+
     def members(self) -> list[VislModel]:
         """Each member as a model of its own, with copies of its tensors; a single one is this model itself."""
         if self.n_members == 1:

@@ -70,10 +70,10 @@ def train(
     step and may take a snapshot of that state, against the worst.
     """
     data = TrainingData([data]) if isinstance(data, Table) else data
-    state, config = state or TrainingState(), model.config
+    state = state or TrainingState()
     run = _Run(model, data, seeds, state, engine or Alone())
     with run.surroundings():
-        while state.epoch < config.epochs:
+        while state.epoch < model.epochs:
             run.start_phase_if_due()
             run.epoch(should_stop, keep)
             on_epoch(run.close_epoch())

@@ -50,7 +50,7 @@ def demo(
         with progress():
             model._fit(
                 data.shown,
-                on_start=lambda: progress.start(len(data.shown), config.batch_size),
+                on_start=lambda: progress.start(len(data.shown), config.batch_size, model.model_.epochs),
                 on_epoch=progress.on_epoch,
                 should_stop=progress.on_step,
                 set_aside=["student"],

@@ -205,7 +205,7 @@ def _fit(
     def on_start() -> None:
         show(model)
         signals.worth_keeping = True
-        progress.start(model.n_rows_, config.batch_rows(model.n_rows_))
+        progress.start(model.n_rows_, config.batch_rows(model.n_rows_), model.model_.epochs)
 
     def should_stop(state: TrainingState) -> bool:
         return progress.on_step(state) or signals.received is not None
@@ -234,7 +234,7 @@ def _fit(
             stop = interruption
             if engine.rank == 0:
                 model._save_checkpoint(checkpoint, stop.state)
-    _tell(stop, checkpoint, config.epochs, engine.rank)
+    _tell(stop, checkpoint, model.model_.epochs, engine.rank)
     raise typer.Exit(PROCESS_LOST if stop.lost else EXIT_CODES.get(signals.received or 0, INTERRUPTED))
 
 

@@ -72,11 +72,12 @@ class TrainingProgress:
         with self._bar:
             yield self
 
-    def start(self, n_rows: int, batch_size: int) -> None:
+    def start(self, n_rows: int, batch_size: int, epochs: int) -> None:
         """Training starts now: neither the bar nor the time left counts what came before."""
+        self.epochs = epochs
         self.steps = -(-n_rows // batch_size)
         self._started = time.monotonic()
-        self._bar.reset(self._task)
+        self._bar.reset(self._task, total=epochs, epochs=epochs)
 
     def on_step(self, state: TrainingState) -> bool:
         """False: nothing to stop for, as `should_stop` says it."""
