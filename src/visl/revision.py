@@ -250,8 +250,7 @@ class _Judge:
         climb = GraphClimb(self.fits.gain_of_rows, self._open(graph))
         graph = self._searched(climb, graph)
         if self.fits.tabulated:
-            unknown = self.learned_edges & (self.seen_together < ROWS_OF_A_PARENT)
-            return np.where(unknown, self.prior, self._shared_out(graph.astype(float), graph, climb))
+            return self._shared_out(graph.astype(float), graph, climb)
         others = self.candidates & ~graph & ~reaches(graph).T
         score = np.where(graph, self._scores(graph, graph), self._scores(graph, others))
         result = self.found * np.where(self.found + self.found.T > 0.5, 0.5, 1.0)  # outside, and no pair is joined
@@ -300,8 +299,12 @@ class _Judge:
         share = np.mean([self._told(climb.climbed(graph, chance)) for chance in self.chances], axis=0)
         share += LIKELIER * (graph * share.T - graph.T * share)
         joined = share + share.T
-        of_edge = np.where(graph, result, 0.0)
-        exists = np.minimum(joined, np.where(graph | graph.T, of_edge + of_edge.T, 0.5))
+        of_edge, joins = np.where(graph, result, 0.0), graph | graph.T
+        exists = np.minimum(joined, np.where(joins, of_edge + of_edge.T, 0.5))
+        # What no replicate joins is not quite impossible, and what hardly a row tells is as probable as it was before.
+        unknown = (self.seen_together < ROWS_OF_A_PARENT) & ~joins
+        before = np.minimum(1.0, self.prior + self.prior.T)
+        exists = np.where(unknown, before, np.maximum(exists, before / (1 + REPLICATES)))
         direction = (share * REPLICATES + UNSEEN) / (joined * REPLICATES + 2 * UNSEEN)
         return np.where(between, exists * direction, result)
 

@@ -52,10 +52,12 @@ def settings_of(model: VISL) -> dict[str, Any]:
 
 def nearest_edge(model: VISL) -> str:
     """Where no edge is probable enough: which comes closest."""
+    import numpy as np
+
     table = model.edge_probabilities_
     if len(table) < 2:
         return "A graph needs at least two groups."
-    probabilities = table.to_numpy()
+    probabilities = np.where(np.eye(len(table)), -1.0, table.to_numpy())  # no group leads to itself
     i, j = divmod(int(probabilities.argmax()), len(table))
     return f"The most probable edge is {table.index[i]} -> {table.columns[j]}, with {probabilities[i, j]:.3f}."
 
