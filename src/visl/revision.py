@@ -195,7 +195,7 @@ class _Judge:
         if self.fits.tabulated:  # counting needs no candidates: it looks at all edges
             self.candidates = np.zeros_like(self.candidates)
         self.searched = self.fits.tabulated or len(self.graph) <= MOST_SEARCHED
-        seen = (~np.isnan(rows)).astype(int)
+        seen = (~np.isnan(rows)).astype(np.float32)
         self.seen_together = (seen.T @ seen)[np.ix_(self.fits.column, self.fits.column)]  # (M, M) rows
         rng = np.random.default_rng(seed)
         self.chances = [Chance.draw(len(rows), len(self.graph), rng) for _ in range(REPLICATES)]

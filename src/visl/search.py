@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 PARENT_COST = 5.0  # nats, in all rows together, that an edge must be worth: of many candidates some seem worth a little
 LEAST_STEP = 0.1  # nats
 LEANING = 8.0  # nats by which the two directions of an edge differ by chance of the fits, beyond that of the rows
-KEPT_SETS = 8  # of parents of each group, whose gains are remembered
+KEPT_SETS = 8  # of parents of each group, whose gains are remembered ...
+KEPT_NUMBERS = 1 << 26  # ... or fewer, but one at least, if that is more than so many numbers
 
 BoolArray = NDArray[np.bool_]
 FloatArray = NDArray[np.float64]
@@ -75,10 +76,10 @@ class GraphClimb:
         key = parents.tobytes()
         known = sets.setdefault(key, {})
         sets.move_to_end(key)
-        if len(sets) > KEPT_SETS:
-            sets.popitem(last=False)
         if i not in known:
             gain = self.gain(j, parents, i)
+            if len(sets) > max(1, min(KEPT_SETS, KEPT_NUMBERS // (len(gain) * len(graph) ** 2))):
+                sets.popitem(last=False)
             known[i] = _Worth(np.nan_to_num(gain), ~np.isnan(gain))
         return known[i]
 
