@@ -15,8 +15,9 @@ from visl.batches import TrainingData
 from visl.graph.posterior import DirectedPosterior, EdgePosterior
 from visl.inference import AskedCells, Imputer
 from visl.nets.layout import Cells
-from visl.revision import WORTH_NOTHING, Gains, optimism, pooled, revise
+from visl.revision import WORTH_NOTHING, revise
 from visl.schema import BINARY, CATEGORICAL, CONTINUOUS, ORDINAL
+from visl.seen_rows import Gains, optimism, pooled
 from visl.standardising import _tails, standardise
 from visl.steps import Alone
 from visl.table import Table
