@@ -1,5 +1,6 @@
 """Made-up data in the layout of the public ones, and rows of results."""
 
+import gzip
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -118,3 +119,35 @@ def write_sachs(folder: Path, n_rows: int = 150) -> None:
     pd.DataFrame(values, columns=names).to_csv(folder / "sachs_observational_853x11.csv", index=False)
     edges = pd.DataFrame([[0, 1, 0], [0, 0, 1], [0, 0, 0]], index=names, columns=names)
     edges.to_csv(folder / "dag_17_edges_grandag.csv")
+
+
+NETWORK = """network unknown {
+}
+variable rain {
+  type discrete [ 2 ] { yes, no };
+}
+variable grass {
+  type discrete [ 3 ] { <5, 5-12, 12+ };
+}
+variable sprinkler {
+  type discrete [ 2 ] { yes, no };
+}
+probability ( rain ) {
+  table 0.25, 0.75;
+}
+probability ( grass | rain, sprinkler ) {
+  (yes, yes) 0.1, 0.2, 0.7;
+  (no, yes) 0.2, 0.3, 0.5;
+  (yes, no) 0.0, 0.0, 1.0;
+  (no, no) 1.0, 0.0, 0.0;
+}
+probability ( sprinkler | rain ) {
+  (yes) 0.0, 1.0;
+  (no) 0.5, 0.5;
+}
+"""
+
+
+def write_network(folder: Path, text: str = NETWORK, name: str = "asia") -> None:
+    folder.mkdir(parents=True)
+    (folder / f"{name}.bif.gz").write_bytes(gzip.compress(text.encode()))

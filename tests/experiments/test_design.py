@@ -101,4 +101,5 @@ def test_the_paper_s_numbers_of_data_sets():
     assert numbers == {"synthetic": 15, "gaps": 30, "rounds": 15, "neuropathic": 5, "eedi": 14, "scaling": 24} | {
         "mixed": 50,
         "sachs": 5,
+        "networks": 36,
     }

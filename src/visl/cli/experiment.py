@@ -30,7 +30,7 @@ def experiment(
         str,
         typer.Argument(
             metavar="NAME",
-            help="synthetic, gaps, rounds, neuropathic, eedi, scaling, mixed or sachs; "
+            help="synthetic, gaps, rounds, neuropathic, eedi, scaling, mixed, sachs or networks; "
             "or all: each one whose data are there.",
         ),
     ],
@@ -39,7 +39,7 @@ def experiment(
         typer.Option(
             "--data",
             metavar="DIR",
-            help="Folder of downloaded data, for neuropathic and eedi. Without it, they say what to download.",
+            help="Folder of downloaded data. Without it, experiments that need some say what to download.",
         ),
     ] = None,
     out: Annotated[

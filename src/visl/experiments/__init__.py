@@ -7,7 +7,8 @@ from importlib import import_module
 from visl.errors import InputError
 from visl.experiments.design import Experiment
 
-NAMES = ("synthetic", "gaps", "rounds", "neuropathic", "eedi", "scaling", "mixed", "sachs")  # in the order of the page
+# In the order of the page.
+NAMES = ("synthetic", "gaps", "rounds", "neuropathic", "eedi", "scaling", "mixed", "sachs", "networks")
 
 
 def find_experiment(name: str) -> Experiment:
