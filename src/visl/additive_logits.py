@@ -34,10 +34,8 @@ class AdditiveLogits:
     def __init__(self, values: FloatArray, n_levels: Sequence[int]) -> None:
         """values: (N, D), NaN in gaps; n_levels: 0 of numbers"""
         self.values, self.n_levels = values, n_levels
-        n_pieces = int(min(MOST_PIECES, max(1, len(values) // ROWS_OF_A_PIECE)))
-        columns = list(zip(values.T, n_levels, strict=True))
-        self._bases = [level_basis(x) if n else spline_basis(x, n_pieces) for x, n in columns]
-        self._rough = [roughness(b.shape[1], not n) for b, n in zip(self._bases, n_levels, strict=True)]
+        self.n_pieces = int(min(MOST_PIECES, max(1, len(values) // ROWS_OF_A_PIECE)))
+        self._bases: dict[int, FloatArray] = {}  # of the columns that were given so far
         self._known: OrderedDict[tuple[int, tuple[int, ...], tuple[int, ...]], FloatArray] = OrderedDict()
 
     def log_prob(self, column: int, given: Sequence[int], also_seen: Sequence[int] = ()) -> FloatArray:
@@ -53,7 +51,7 @@ class AdditiveLogits:
         seen = ~np.asarray(np.isnan(self.values[:, [column, *given, *also_seen]]).any(1))
         result = np.full(len(seen), np.nan)
         if seen.any():
-            X = np.concatenate([np.ones((int(seen.sum()), 1)), *(self._bases[k][seen] for k in given)], axis=1)
+            X = np.concatenate([np.ones((int(seen.sum()), 1)), *(self._basis(k)[seen] for k in given)], axis=1)
             level = self.values[seen, column].astype(int)
             n_levels, penalty = max(2, self.n_levels[column]), self._penalty(given)
             strengths = SMOOTHNESS[: None if given else 1]
@@ -61,12 +59,19 @@ class AdditiveLogits:
             result[seen] = max(found, key=lambda log_prob: float(log_prob.sum()))
         return result
 
+    def _basis(self, column: int) -> FloatArray:
+        """(N, functions)"""
+        if column not in self._bases:
+            x = self.values[:, column]
+            self._bases[column] = level_basis(x) if self.n_levels[column] else spline_basis(x, self.n_pieces)
+        return self._bases[column]
+
     def _penalty(self, given: Sequence[int]) -> FloatArray:
         """(F, F)"""
-        ends = np.cumsum([1, *(self._bases[k].shape[1] for k in given)])
+        ends = np.cumsum([1, *(self._basis(k).shape[1] for k in given)])
         result = RIDGE * np.eye(ends[-1])
         for k, first, end in zip(given, ends, ends[1:], strict=False):
-            result[first:end, first:end] += self._rough[k]
+            result[first:end, first:end] += roughness(end - first, not self.n_levels[k])
         return result
 
 
