@@ -2,7 +2,7 @@ import dataclasses
 
 import pytest
 
-from visl.config import LATENT, PRESETS, Config, Phase, build_config, default_edge_probability
+from visl.config import IMPUTE, LATENT, PRESETS, Config, Phase, build_config, default_edge_probability
 from visl.errors import InputError
 
 LATENT_PHASE = Phase(LATENT, 0, 1)
@@ -173,6 +173,14 @@ def test_learning_rates_fall_along_half_a_cosine_in_each_stage():
     with_equations = [Config(epochs=12).learning_rate_share(epoch, equations=True) for epoch in (0, 2, 4, 8)]
     assert with_equations == pytest.approx([1.0, share[2], 1.0, share[2]])
     assert {PRESETS["paper-eedi"].learning_rate_share(epoch, equations=False) for epoch in (0, 500, 999)} == {1.0}
+
+
+@pytest.mark.parametrize(("epochs", "of_stage_2"), [(300, 200), (3, 2), (2, 1), (1, 1)])
+def test_where_the_graph_is_counted_there_is_no_stage_1(epochs, of_stage_2):
+    config = Config(epochs=epochs)
+    assert config.stage_epochs(equations=True, counted=True) == (0, of_stage_2)
+    assert config.phases(equations=True, counted=True) == (Phase(IMPUTE, 0, of_stage_2),)
+    assert config.learning_rate_share(0, equations=True, counted=True) == 1.0
 
 
 def test_acyclicity_is_not_off_for_the_whole_of_a_short_first_stage():
