@@ -175,7 +175,7 @@ def test_learning_rates_fall_along_half_a_cosine_in_each_stage():
     assert {PRESETS["paper-eedi"].learning_rate_share(epoch, equations=False) for epoch in (0, 500, 999)} == {1.0}
 
 
-@pytest.mark.parametrize(("epochs", "of_stage_2"), [(300, 200), (3, 2), (2, 1), (1, 1)])
+@pytest.mark.parametrize(("epochs", "of_stage_2"), [(300, 100), (3, 1), (2, 1), (1, 1)])
 def test_where_the_graph_is_counted_there_is_no_stage_1(epochs, of_stage_2):
     config = Config(epochs=epochs)
     assert config.stage_epochs(equations=True, counted=True) == (0, of_stage_2)

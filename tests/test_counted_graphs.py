@@ -15,7 +15,7 @@ TRUE = {
     *(("asia", "tub"), ("smoke", "lung"), ("smoke", "bronc"), ("tub", "either"), ("lung", "either")),
     *(("either", "xray"), ("either", "dysp"), ("bronc", "dysp")),
 }
-SETTINGS = {"latent_dim": 2, "epochs": 3, "n_draws": 2, "random_state": 0}
+SETTINGS = {"latent_dim": 2, "epochs": 6, "n_draws": 2, "random_state": 0}
 
 
 def patients(n_rows=5000, seed=0):

@@ -127,7 +127,7 @@ class Config:
 
     # -- training
     n_members: int = 1  # models from different seeds, trained side by side, whose predictions are pooled (ours)
-    epochs: int = 300  # half of them for each stage (paper), with equations two thirds for the second (ours)
+    epochs: int = 300  # half of them for each stage (paper); see `stage_epochs` (ours)
     batch_size: int = 100  # rows (paper) ...
     min_batches: int = 10  # ... but fewer in a small table, so that a pass over it has this many steps (ours)
     epoch_steps: int = 40  # of an epoch, at least, with equations: small tables are passed over again (ours)
@@ -182,10 +182,13 @@ class Config:
     def stage_epochs(self, *, equations: bool, counted: bool = False) -> tuple[int, int]:
         """Epochs of stage 1 (graph learned) and stage 2 (graph frozen, backward messages); a single one is stage 1.
 
-        counted: the graph comes from counting, without any network, and stage 1 takes no epoch.
+        counted: the graph comes from counting, without any network: stage 1 takes no epoch, and levels alone are soon
+        learned.
         """
+        if counted:
+            return 0, max(1, self.epochs // 3)
         second = 2 * self.epochs // 3 if equations else self.epochs // 2
-        return (0, max(1, second)) if counted else (self.epochs - second, second)
+        return self.epochs - second, second
 
     def equation_batch_rows(self, n_rows: int) -> int:
         """Rows of a batch of the equations: each graph needs enough of them to measure noise by."""
