@@ -336,16 +336,22 @@ def test_edges_between_levels_of_wide_tables(monkeypatch):
     assert 0.8 < p[3, 1] < 0.97  # Phi((3.4 + 2) / 4) = .91
 
 
-def test_what_too_few_rows_of_a_wide_table_judge_is_no_more_probable_than_what_is_worth_nothing(monkeypatch):
-    monkeypatch.setattr("visl.group_fits.MOST_WITH_LEVELS", 0)
-    assert pytest.approx(0.5 * (1 + math.erf(0.5 / math.sqrt(2))), abs=0.01) == WORTH_NOTHING
+def revised_by_five_rows():
+    """An edge that was found by gradients with 0.8, its reverse with 0.1; five rows see both ends."""
     values, observed = np.ones((60, 2)), np.ones((60, 2), bool)
     observed[5:, 0] = False
     model = settled_model([[0, 1], [0, 0]], variable_wise(BINARY, BINARY))
-    with torch.no_grad():  # found by gradients with 0.8, its reverse with 0.1
+    with torch.no_grad():
         model.edges.existence.copy_(torch.logit(torch.tensor([[[0.5, 0.9], [0.9, 0.5]]])))
         model.edges.orientation[0, 0, 1] = np.log(8)
     revise(model, TrainingData([Table.from_dense(values, observed)], held_out=0.5), [0], Alone())
+    return model
+
+
+def test_what_too_few_rows_of_a_wide_table_judge_is_no_more_probable_than_what_is_worth_nothing(monkeypatch):
+    monkeypatch.setattr("visl.group_fits.MOST_WITH_LEVELS", 0)
+    assert pytest.approx(0.5 * (1 + math.erf(0.5 / math.sqrt(2))), abs=0.01) == WORTH_NOTHING
+    model = revised_by_five_rows()
     found = torch.tensor([[0.0, 0.8], [0.1, 0.0]]) * WORTH_NOTHING / 0.9
     torch.testing.assert_close(model.edges.probabilities()[0], found)
 
@@ -422,14 +428,7 @@ def test_a_required_edge_is_not_pruned():
 
 @pytest.mark.usefixtures("networks_judge")
 def test_an_edge_that_too_few_rows_can_judge_keeps_its_place():
-    values = np.ones((60, 2))
-    observed = np.ones((60, 2), bool)
-    observed[5:, 0] = False
-    model = settled_model([[0, 1], [0, 0]], variable_wise(BINARY, BINARY))
-    with torch.no_grad():  # found by gradients with 0.8, its reverse with 0.1
-        model.edges.existence.copy_(torch.logit(torch.tensor([[[0.5, 0.9], [0.9, 0.5]]])))
-        model.edges.orientation[0, 0, 1] = np.log(8)
-    revise(model, TrainingData([Table.from_dense(values, observed)], held_out=0.5), [0], Alone())
+    model = revised_by_five_rows()
     torch.testing.assert_close(model.edges.probabilities()[0], torch.tensor([[0.0, 0.8], [0.1, 0.0]]))
 
 
