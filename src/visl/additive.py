@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 from collections import OrderedDict
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,6 +27,7 @@ TAIL_SHARE, TAILS = 0.1, 4.0  # of a Student distribution in the noise of a colu
 KEPT = 128  # solutions that are remembered
 
 FloatArray = NDArray[np.float64]
+IntArray = NDArray[np.intp]
 
 
 class AdditiveFits:
@@ -39,9 +41,9 @@ class AdditiveFits:
     def __init__(self, values: FloatArray, is_number: Sequence[bool]) -> None:
         """values: (N, D), NaN in gaps"""
         self.values = values
-        n_pieces = int(min(MOST_PIECES, max(1, len(values) // ROWS_OF_A_PIECE)))
         columns = zip(values.T, is_number, strict=True)
-        self._bases = [spline_basis(x, n_pieces) if number else level_basis(x) for x, number in columns]
+        self.bases = [Basis.of(x, pieces_of(len(x)) if number else None) for x, number in columns]
+        self._bases = [basis(x) for basis, x in zip(self.bases, values.T, strict=True)]
         self._rough = [roughness(b.shape[1], number) for b, number in zip(self._bases, is_number, strict=True)]
         self._known: OrderedDict[tuple[int, tuple[int, ...], tuple[int, ...]], FloatArray] = OrderedDict()
 
@@ -55,16 +57,28 @@ class AdditiveFits:
                 self._known.popitem(last=False)
         return self._known[key]
 
+    def functions(self, column: int, given: Sequence[int]) -> tuple[float, list[FloatArray], FloatArray]:
+        """The constant, the coefficients of each function, and the residuals of the rows that see all, each predicted
+        by the others."""
+        seen = ~np.isnan(self.values[:, [column, *given]]).any(1)
+        problem, solution = self._best(column, tuple(given), np.flatnonzero(seen))
+        of_blocks = [solution.coefficients[block] for block in problem.blocks]
+        return float(solution.coefficients[0]), of_blocks, problem.residuals(solution, [])[0]
+
     def _solved(self, column: int, given: tuple[int, ...], without: tuple[int, ...]) -> FloatArray:
         seen = ~np.isnan(self.values[:, [column, *given]]).any(1)
         rows = slice(None) if seen.all() else np.flatnonzero(seen)  # a slice copies nothing
         result = np.full((1 + len(without), len(self.values)), np.nan)
         if seen.any():
-            problem = _Problem([self._bases[k][rows] for k in given], self.values[rows, column])
-            solutions = (problem.solved(self._penalty(given, s)) for s in SMOOTHNESS[: None if given else 1])
-            best = min(solutions, key=problem.cross_validated)
+            problem, best = self._best(column, given, rows)
             result[:, rows] = problem.residuals(best, [given.index(k) for k in without])
         return result
+
+    def _best(self, column: int, given: tuple[int, ...], rows: slice | IntArray) -> tuple[_Problem, _Solution]:
+        """By cross-validation of how smooth the functions are."""
+        problem = _Problem([self._bases[k][rows] for k in given], self.values[rows, column])
+        solutions = (problem.solved(self._penalty(given, s)) for s in SMOOTHNESS[: None if given else 1])
+        return problem, min(solutions, key=problem.cross_validated)
 
     def _penalty(self, given: tuple[int, ...], smoothness: float) -> FloatArray:
         """(F, F) for each row"""
@@ -128,48 +142,109 @@ def log_densities(residuals: FloatArray) -> FloatArray:
     seen = ~np.isnan(residuals)
     r = residuals[seen]
     if len(r) > 1:
-        result[seen] = np.log((1 - TAIL_SHARE) * _kernel_densities(r) + TAIL_SHARE * _student_densities(r))
+        result[seen] = np.log(Density.of(r).of_others(r))
     return result
 
 
-def _kernel_densities(r: FloatArray) -> FloatArray:
-    """Gaussian kernels, of Silverman's width, from counts in BINS bins; a row without itself."""
-    low, high = np.quantile(r, [0.25, 0.75])
-    spread = min(float(r.std()), float(high - low) / 1.34) or float(r.std())
-    width = max(0.9 * spread * len(r) ** -0.2, math.sqrt(LEAST_VARIANCE))
-    first, last = np.quantile(r, [0.001, 0.999]) + [-4 * width, 4 * width]
-    counts, edges = np.histogram(r, BINS, (first, last))
-    away = np.arange(-BINS, BINS + 1) * (edges[1] - edges[0]) / width
-    kernel = np.exp(-0.5 * away[np.abs(away) < 5] ** 2) / (width * math.sqrt(2 * math.pi))
-    smooth = np.convolve(counts, kernel)[len(kernel) // 2 :][:BINS]
-    around = np.interp(r, (edges[1:] + edges[:-1]) / 2, smooth, left=0.0, right=0.0)
-    return np.maximum(around - kernel.max(), 0.0) / (len(r) - 1)
+@dataclass(frozen=True)
+class Density:
+    """Of residuals, in BINS bins: by Gaussian kernels of Silverman's width, and by a Student distribution."""
+
+    first: float  # the middle of the first bin
+    bin: float
+    kernels: FloatArray  # (BINS,) how many residuals there are at the middle of each, times their kernels
+    own: float  # what a residual counts there for itself
+    square: float  # scale of the Student distribution, squared
+
+    @classmethod
+    def of(cls, r: FloatArray, margin: float = 4.0) -> Density:
+        """margin: in widths of kernels, beyond (nearly) all residuals"""
+        low, high = np.quantile(r, [0.25, 0.75])
+        spread = min(float(r.std()), float(high - low) / 1.34) or float(r.std())
+        width = max(0.9 * spread * len(r) ** -0.2, math.sqrt(LEAST_VARIANCE))
+        first, last = np.quantile(r, [0.001, 0.999]) + [-margin * width, margin * width]
+        counts, edges = np.histogram(r, BINS, (first, last))
+        step = float(edges[1] - edges[0])
+        away = np.arange(-BINS, BINS + 1) * step / width
+        kernel = np.exp(-0.5 * away[np.abs(away) < 5] ** 2) / (width * math.sqrt(2 * math.pi))
+        smooth = np.convolve(counts, kernel)[len(kernel) // 2 :][:BINS]
+        return cls(float(first) + step / 2, step, smooth, float(kernel.max()), _student_square(r))
+
+    def of_others(self, r: FloatArray) -> FloatArray:
+        """(N,) of each of these residuals, by the others"""
+        middles = self.first + self.bin * np.arange(BINS)
+        around = np.interp(r, middles, self.kernels, left=0.0, right=0.0)
+        others = np.asarray(np.maximum(around - self.own, 0.0), np.float64) / (len(r) - 1)
+        return self._mixed(others, r)
+
+    def table(self, n: int) -> FloatArray:
+        """(BINS,) the logarithm at the middle of each bin, of n residuals"""
+        return np.log(self._mixed(self.kernels / n, self.first + self.bin * np.arange(BINS)))
+
+    @property
+    def log_top(self) -> float:
+        """Of the part that is a Student distribution, at 0."""
+        gammas = math.lgamma((TAILS + 1) / 2) - math.lgamma(TAILS / 2)
+        return math.log(TAIL_SHARE) + gammas - 0.5 * math.log(TAILS * math.pi * self.square)
+
+    def _mixed(self, kernels: FloatArray, r: NDArray[np.floating[Any]]) -> FloatArray:
+        student = math.exp(self.log_top) * (1 + r**2 / (TAILS * self.square)) ** (-(TAILS + 1) / 2)
+        return np.asarray((1 - TAIL_SHARE) * kernels + student)
 
 
-def _student_densities(r: FloatArray) -> FloatArray:
-    """With TAILS degrees of freedom, and the scale that makes the residuals most probable."""
+def _student_square(r: FloatArray) -> float:
+    """The scale, squared, with which residuals are most probable under a Student distribution with TAILS degrees."""
     square = max(float(np.median(r**2)), LEAST_VARIANCE)
     for _ in range(20):
         weight = (TAILS + 1) / (TAILS + r**2 / square)
         square = max(float((weight * r**2).mean()), LEAST_VARIANCE)
-    top = math.exp(math.lgamma((TAILS + 1) / 2) - math.lgamma(TAILS / 2)) / math.sqrt(TAILS * math.pi * square)
-    return np.asarray(top * (1 + r**2 / (TAILS * square)) ** (-(TAILS + 1) / 2))
+    return square
+
+
+def pieces_of(n_rows: int) -> int:
+    """Of a spline."""
+    return int(min(MOST_PIECES, max(1, n_rows // ROWS_OF_A_PIECE)))
+
+
+@dataclass(frozen=True)
+class Basis:
+    """Functions of a column that add up to any smooth one, or to any of its levels; each has the mean 0."""
+
+    knots: FloatArray | None  # of B-splines; None: levels
+    levels: FloatArray | None
+    mean: FloatArray  # (functions,)
+
+    @classmethod
+    def of(cls, x: FloatArray, n_pieces: int | None) -> Basis:
+        """x: (N,), NaN in gaps, which count as the least value in the means; n_pieces: None of levels"""
+        seen = x[~np.isnan(x)]
+        if n_pieces is None:
+            start = cls(None, np.unique(seen), np.zeros(1))
+        else:
+            knots = _knots(seen, n_pieces) if len(seen) else seen
+            start = cls(knots if len(knots) > 1 else np.zeros(0), None, np.zeros(1))
+        return replace(start, mean=start(x).mean(0))
+
+    def __call__(self, x: FloatArray) -> FloatArray:
+        """(N,) -> (N, functions)"""
+        if self.levels is not None:
+            return (x[:, None] == self.levels).astype(float) - self.mean
+        assert self.knots is not None
+        return _splines(x, self.knots) - self.mean if len(self.knots) else np.zeros((len(x), 0))
 
 
 def level_basis(x: FloatArray) -> FloatArray:
     """(N, levels) 1 where a row has the level, less its share"""
-    levels = np.unique(x[~np.isnan(x)])
-    return _centred((x[:, None] == levels).astype(float))
+    return Basis.of(x, None)(x)
 
 
 def spline_basis(x: FloatArray, n_pieces: int) -> FloatArray:
-    """(N, pieces + DEGREE) B-splines with knots at quantiles, by the recursion of Cox and de Boor."""
-    seen = x[~np.isnan(x)]
-    if not len(seen):
-        return np.zeros((len(x), 0))
-    inner = _knots(seen, n_pieces)
-    if len(inner) < 2:
-        return np.zeros((len(x), 0))
+    """(N, pieces + DEGREE)"""
+    return Basis.of(x, n_pieces)(x)
+
+
+def _splines(x: FloatArray, inner: FloatArray) -> FloatArray:
+    """(N, pieces + DEGREE) B-splines, by the recursion of Cox and de Boor; constant outside the knots."""
     knots = np.concatenate([[inner[0]] * DEGREE, inner, [inner[-1]] * DEGREE])
     place = np.nan_to_num(x, nan=inner[0]).clip(inner[0], inner[-1])[:, None]
     last = len(inner) + DEGREE - 2  # the piece to which the largest value belongs
@@ -181,7 +256,7 @@ def spline_basis(x: FloatArray, n_pieces: int) -> FloatArray:
         up = np.where(rise > 0, (place - left) / np.where(rise > 0, rise, 1.0), 0.0)
         down = np.where(fall > 0, (right - place) / np.where(fall > 0, fall, 1.0), 0.0)
         basis = up * basis[:, :-1] + down * basis[:, 1:]
-    return _centred(basis)
+    return basis
 
 
 def _knots(seen: FloatArray, n_pieces: int) -> FloatArray:
@@ -195,7 +270,3 @@ def roughness(n: int, is_number: bool) -> FloatArray:
     """(n, n) of a quadratic penalty: where a piece has hardly a row, a curve goes on as it did."""
     second = np.diff(np.eye(n), 2, axis=0) if is_number else np.zeros((0, n))
     return np.asarray(second.T @ second)
-
-
-def _centred(basis: FloatArray) -> FloatArray:
-    return basis - basis.mean(0)

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from visl.additive import level_basis, roughness, spline_basis
+from visl.additive import Basis, roughness
 
 MOST_PIECES = 8  # of a spline: a level tells less of a curve than a number
 ROWS_OF_A_PIECE = 50  # at least
@@ -51,19 +51,33 @@ class AdditiveLogits:
         seen = ~np.asarray(np.isnan(self.values[:, [column, *given, *also_seen]]).any(1))
         result = np.full(len(seen), np.nan)
         if seen.any():
-            X = np.concatenate([np.ones((int(seen.sum()), 1)), *(self._basis(k)[seen] for k in given)], axis=1)
-            level = self.values[seen, column].astype(int)
-            n_levels, penalty = max(2, self.n_levels[column]), self._penalty(given)
-            strengths = SMOOTHNESS[: None if given else 1]
-            found = [log_prob_of_others(X, level, n_levels, strength * penalty) for strength in strengths]
-            result[seen] = max(found, key=lambda log_prob: float(log_prob.sum()))
+            result[seen] = self._best(column, given, seen)[1]
         return result
+
+    def functions(self, column: int, given: Sequence[int]) -> list[FloatArray]:
+        """The constant, (1, levels - 1), and the coefficients of each column's functions, (functions, levels - 1)."""
+        seen = ~np.asarray(np.isnan(self.values[:, [column, *given]]).any(1))
+        coefficients = self._best(column, tuple(given), seen)[0]
+        sizes = np.cumsum([1, *(self._basis(k).shape[1] for k in given)])
+        return np.split(coefficients, sizes[:-1])
+
+    def _best(self, column: int, given: tuple[int, ...], seen: BoolArray) -> tuple[FloatArray, FloatArray]:
+        """Coefficients and log-probabilities of these rows, by the strength with which they are best predicted."""
+        X = np.concatenate([np.ones((int(seen.sum()), 1)), *(self._basis(k)[seen] for k in given)], axis=1)
+        level = self.values[seen, column].astype(int)
+        n_levels, penalty = max(2, self.n_levels[column]), self._penalty(given)
+        strengths = SMOOTHNESS[: None if given else 1]
+        found = [fit_and_log_prob(X, level, n_levels, strength * penalty) for strength in strengths]
+        return max(found, key=lambda both: float(both[1].sum()))
+
+    def basis_of(self, column: int) -> Basis:
+        """As a function of the column's values."""
+        return Basis.of(self.values[:, column], None if self.n_levels[column] else self.n_pieces)
 
     def _basis(self, column: int) -> FloatArray:
         """(N, functions)"""
         if column not in self._bases:
-            x = self.values[:, column]
-            self._bases[column] = level_basis(x) if self.n_levels[column] else spline_basis(x, self.n_pieces)
+            self._bases[column] = self.basis_of(column)(self.values[:, column])
         return self._bases[column]
 
     def _penalty(self, given: Sequence[int]) -> FloatArray:
@@ -76,7 +90,15 @@ class AdditiveLogits:
 
 
 def log_prob_of_others(X: FloatArray, level: NDArray[np.intp], n_levels: int, penalty: FloatArray) -> FloatArray:
-    """(N,) log-probability of each row's level by a penalised logistic regression on the other rows.
+    """(N,) see `fit_and_log_prob`"""
+    return fit_and_log_prob(X, level, n_levels, penalty)[1]
+
+
+def fit_and_log_prob(
+    X: FloatArray, level: NDArray[np.intp], n_levels: int, penalty: FloatArray
+) -> tuple[FloatArray, FloatArray]:
+    """Coefficients, (F, levels - 1), of a penalised logistic regression, and the log-probability of each row's level by
+    one on the other rows, (N,).
 
     X: (N, F), penalty: (F, F) of the coefficients of each of the n_levels - 1 logits
     """
@@ -99,7 +121,7 @@ def log_prob_of_others(X: FloatArray, level: NDArray[np.intp], n_levels: int, pe
     A = np.einsum("nf,kfln->nkl", X, spread, optimize=True)  # (N, K, K)
     W = p[:, :, None] * (np.eye(K) - p[:, None, :])
     away = np.linalg.solve(np.eye(K) - W @ A, (y - p)[:, :, None])
-    return _log_prob(logits - (A @ away)[:, :, 0], y)
+    return coefficients, _log_prob(logits - (A @ away)[:, :, 0], y)
 
 
 def _uphill(

@@ -44,7 +44,7 @@ class HiddenCells:
 def calibrate(model: VislModel, table: Table, *, seed: int) -> None:
     """Set the spread of continuous draws by observed cells that are hidden: the noise of single Gaussians, the
     deviations of mixtures."""
-    hidden = _hide(table, seed)
+    hidden = hide(table, seed)
     is_number = np.array([not column.levels for column in model.schema.columns])
     if not is_number[hidden.asked.column].any():
         return
@@ -56,9 +56,9 @@ def calibrate(model: VislModel, table: Table, *, seed: int) -> None:
         model.deviation_scale.copy_(torch.from_numpy(_deviation_scale(model, hidden, is_number, seed)))
 
 
-def _hide(table: Table, seed: int) -> HiddenCells:
+def hide(table: Table, seed: int, n_rows: int = ROWS) -> HiddenCells:
     rng = np.random.default_rng(seed)
-    rows = np.sort(np.resize(rng.permutation(table.n_rows), ROWS))
+    rows = np.sort(np.resize(rng.permutation(table.n_rows), n_rows))
     sample = table.take_rows(rows)
     observed = sample.n_cells / max(1, sample.n_rows * sample.n_columns)
     shown = rng.random(sample.n_cells) >= max(LEAST_HIDDEN, 1 - (1 - HIDDEN) / max(observed, 1e-9))

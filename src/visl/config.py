@@ -141,6 +141,9 @@ class Config:
 
     # -- inference
     n_draws: int = 30  # Monte-Carlo draws of (Z, G) behind an imputation (paper: 100; ours: a laptop's)
+    # Passes over the gaps of a row in which each is drawn anew given all others, by exact fits of the graph (ours),
+    # where hidden cells show that this is better; 0: networks alone fill gaps.
+    polishing_sweeps: int = 30
     # Spread of continuous draws from hidden cells (ours): their residuals where a value is a single Gaussian, else
     # continuous_variance; how many of them lie in their intervals where it is a mixture.
     calibrate_noise: bool = True
@@ -163,8 +166,9 @@ class Config:
             _check_number(name, getattr(self, name), least=0.0)
         for name in ("acyclicity_ramp", "edge_prior", "absent_below", "unjoined_weight"):
             _check_number(name, getattr(self, name), least=0.0, most=1.0)
-        if self.n_knots:
-            check_whole_number("n_knots", self.n_knots)
+        for name in ("n_knots", "polishing_sweeps"):
+            if getattr(self, name):
+                check_whole_number(name, getattr(self, name))
         for name in ("edge_dropout", "settled_dropout"):
             _check_number(name, getattr(self, name), least=0.0, below=1.0)
         _check_number("held_out_rows", self.held_out_rows, above=0.0, most=0.5)
@@ -294,6 +298,7 @@ _PAPER = Config(
     mark_observed=False,
     kl_latent_weight=0.001,
     n_knots=0,
+    polishing_sweeps=0,
     mixture_components=1,
     decay_learning_rates=False,
     keep_own=False,

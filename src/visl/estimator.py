@@ -20,7 +20,6 @@ from sklearn.utils.validation import check_is_fitted
 
 from visl import store
 from visl.batches import TrainingData, member_seeds
-from visl.calibration import calibrate
 from visl.config import Config
 from visl.data.align import match_log, match_table
 from visl.data.codec import describe_constants, encode
@@ -30,6 +29,7 @@ from visl.data.long import LongLog
 from visl.data.masks import hide as hide_cells
 from visl.data.source import Name
 from visl.errors import InputError, warn_user
+from visl.finishing import finish, found_after_training
 from visl.inference import AskedCells, Imputer
 from visl.log_cells import check_asked, predict_log_cells
 from visl.model import VislModel
@@ -175,8 +175,7 @@ class VISL(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
                 engine=engine,
             )  # fmt: skip
             self.training_seconds_ = time.monotonic() - begun  # of this process, from the table's understanding on
-            if self.model_.config.calibrate_noise:
-                self._calibrate(data, engine)
+            self._find_after_training(data, engine)
             self._finish(history)
         except Interrupted:
             raise  # what there is goes into a checkpoint
@@ -186,15 +185,16 @@ class VISL(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
             raise
         return self
 
-    def _calibrate(self, data: TrainingData, engine: Engine) -> None:
+    def _find_after_training(self, data: TrainingData, engine: Engine) -> None:
         """On the largest part of the data, by the first process that has it: the same however many there are."""
         largest = int(np.argmax(data.sizes))
         own = list(data.parts).index(largest) if largest in data.parts else None
         if own is not None:
-            calibrate(self.model_, data.tables[own], seed=self.seed_)
-        for learned in (self.model_.noise_variance, self.model_.deviation_scale):
+            finish(self.model_, data.tables[own], seed=self.seed_)
+        for learned in found_after_training(self.model_) if engine.world > 1 else ():
             found = engine.gather(None if own is None else learned.tolist())
-            learned.copy_(torch.tensor(next(numbers for numbers in found if numbers is not None)))
+            numbers = next(numbers for numbers in found if numbers is not None)
+            learned.copy_(torch.tensor(numbers, dtype=learned.dtype))
 
     def _prepare(self, X: Any, set_aside: Sequence[Name], engine: Engine) -> TrainingData:
         """Everything up to training: the table understood, the model with its first weights."""

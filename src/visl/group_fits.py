@@ -41,7 +41,7 @@ class GroupFits:
         self.is_number, n_levels = numbers, [column.n_levels for column in schema.columns]
         self.additive, self.logits = AdditiveFits(values, numbers.tolist()), AdditiveLogits(values, n_levels)
         self.tables = LevelTables(values, n_levels)
-        self.n_rows = len(values)
+        self.values, self.n_rows = values, len(values)
 
     def log_prob(self, group: int, parents: BoolArray) -> FloatArray:
         """(N,) of every row that sees the group and its parents, else NaN; parents: (M,)"""
@@ -52,19 +52,19 @@ class GroupFits:
 
     def gain(self, group: int, parents: BoolArray, changed: int) -> tuple[float, float, int]:
         """Mean, variance and number of rows of what this parent is worth beside the others."""
-        return _summary(self._gain(group, parents, changed))
+        return _summary(self.gain_of_each_row(group, parents, changed))
 
     def gain_of_rows(self, group: int, parents: BoolArray, changed: int) -> FloatArray:
         """(N,) the same of every row that sees all parents, else NaN; of none if there are too few of them."""
         n_parents = int(parents.sum()) + (not parents[changed])
         if n_parents > MOST_PARENTS:
             return np.full(self.n_rows, np.nan)
-        gain = self._gain(group, parents, changed)
+        gain = self.gain_of_each_row(group, parents, changed)
         enough = (~np.isnan(gain)).sum() >= max(FEWEST_ROWS, ROWS_OF_A_PARENT * n_parents)
         return gain if enough else np.full(self.n_rows, np.nan)
 
-    def _gain(self, group: int, parents: BoolArray, changed: int) -> FloatArray:
-        """(N,) NaN where a row does not see all parents"""
+    def gain_of_each_row(self, group: int, parents: BoolArray, changed: int) -> FloatArray:
+        """(N,) the same, however few rows there are"""
         column, parent = self.column[group], self.column[changed]
         others = [k for k in self._columns(parents) if k != parent]
         if not self.is_number[column]:

@@ -18,12 +18,17 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from visl.model import VislModel
+from visl.nets.conditionals import POINTS
 from visl.nets.layout import Cells
 from visl.nets.likelihoods import gaussian_log_density
 from visl.nets.readout import KindOutput
-from visl.schema import CATEGORICAL
+from visl.polishing import Polished, Polisher
+from visl.schema import CATEGORICAL, CONTINUOUS
 from visl.table import Table, mix_bits
 
+POLISHED_DRAWS = 10  # at least, if there are as many: distributions that are polished are alike, and draws cost time
+FLOATS_OF_CHAINS = 1 << 22
+KEPT_FLOATS = 1 << 24  # of distributions that are kept, since mean, quantiles and more are often asked for together
 FLOATS_AT_ONCE = 1 << 20  # rows are taken in chunks so that tensors stay near this size; larger ones were slower
 
 
@@ -36,6 +41,9 @@ class AskedCells:
 
     def __len__(self) -> int:
         return len(self.row)
+
+    def some(self, cells: slice) -> AskedCells:
+        return AskedCells(self.row[cells], self.column[cells])
 
 
 @dataclass(frozen=True)
@@ -100,11 +108,20 @@ class Drawn:
     column: Tensor  # (c,)
     log_levels: Tensor | None  # (S, c, levels), -inf beyond a column's own
     mixture: Mixture | None
+    states: Tensor | None = None  # (draws, c) completions of rows as wholes, of one distribution of all draws together
 
     @property
     def shares(self) -> Tensor:
         """(c, levels) probabilities, all draws together; none for a continuous cell."""
         return self.cells.new_zeros(len(self.cells), 0) if self.log_levels is None else self.log_levels.exp().mean(0)
+
+    def sample(self, uniform: Tensor) -> Tensor:
+        """(S, c), one of each draw's distribution, from as many numbers on (0, 1)"""
+        if self.log_levels is not None:
+            below = self.log_levels.exp().double().cumsum(-1)
+            return (below[..., :-1] < uniform[..., None]).sum(-1).float()
+        assert self.mixture is not None
+        return self.mixture.sample(uniform)
 
     def log_prob(self, value: Tensor) -> Tensor:
         """(S, c) at the given values, (c,)"""
@@ -134,7 +151,8 @@ def _pooled(outputs: Sequence[KindOutput], members: Sequence[VislModel], order: 
 class Imputer:
     """Predicts cells of a table with a trained model."""
 
-    def __init__(self, model: VislModel, *, n_draws: int, seed: int) -> None:
+    def __init__(self, model: VislModel, *, n_draws: int, seed: int, polish: bool = True) -> None:
+        """polish: whether the model's conditionals redraw what networks have drawn, if it trusts them"""
         M, d = model.n_groups, model.config.latent_dim
         self.device, self.n_draws, self.schema = model.noise_variance.device, n_draws, model.schema
         # In float64 on the CPU: matrix products round differently with a row's place in the batch, and in float32 that
@@ -155,6 +173,8 @@ class Imputer:
             edges = [m.edges.soften(uniform[draws]) for m, draws in zip(members, self.draws_of_member, strict=True)]
         self.edges = [e.to(self.dtype) for e in edges]
         self.members = [member.to(self.dtype) for member in members]
+        self._known: tuple[Table, AskedCells, list[tuple[slice, Drawn]]] | None = None
+        self.polisher = Polisher(self.members, self.draws_of_member) if polish and model.polishes else None
 
     def point(self, table: Table, asked: AskedCells) -> NDArray[np.float32]:
         """(cells,) mean of a continuous cell, most probable level of a discrete one."""
@@ -186,7 +206,8 @@ class Imputer:
 
         def at_truth(output: Drawn, chunk: slice) -> Tensor:
             value = truth[chunk].to(self.device, self.dtype)[output.cells]
-            return output.log_prob(value).logsumexp(0) - np.log(self.n_draws)
+            n_distributions = self.n_draws if output.states is None else 1
+            return output.log_prob(value).logsumexp(0) - np.log(n_distributions)
 
         return self._collect(table, asked, at_truth)
 
@@ -234,14 +255,11 @@ class Imputer:
         order = np.argsort(_bits(streams, np.arange(self.n_draws)), axis=0)  # (draws, rows)
 
         def drawn(output: Drawn, chunk: slice) -> Tensor:
+            if output.states is not None:
+                return output.states.T
             cells = output.cells.cpu().numpy() + chunk.start
             uniform = _uniforms(streams[asked.row[cells]], asked.column[cells], self.n_draws)  # (draws, c)
-            u = torch.from_numpy(uniform).to(self.device)
-            if output.log_levels is not None:
-                below = output.log_levels.exp().double().cumsum(-1)
-                return (below[..., :-1] < u[..., None]).sum(-1).float().T
-            assert output.mixture is not None
-            return output.mixture.sample(u).T
+            return output.sample(torch.from_numpy(uniform).to(self.device)).T
 
         draws = self._collect(table, asked, drawn, width=(self.n_draws,), draw_order=torch.from_numpy(order))
         return self._with_constants(asked, draws).T
@@ -280,24 +298,108 @@ class Imputer:
         return result
 
     def _outputs(self, table: Table, asked: AskedCells, draw_order: Tensor | None) -> Iterator[tuple[slice, Drawn]]:
-        """Predictions of the asked cells, chunk by chunk of the rows that have any, kind by kind."""
-        for rows, chunk in self._chunks(asked):
-            cells = self._cells(table.take_rows(rows))
-            position = self._tensor(np.searchsorted(rows, asked.row[chunk])), self._tensor(asked.column[chunk])
-            noise = self.noise if draw_order is None else _reordered(self.noise, draw_order[:, rows])
-            of_members = [
-                member.draw(cells, position, noise[draws], edges)
-                for member, draws, edges in zip(self.members, self.draws_of_member, self.edges, strict=True)
-            ]
-            for outputs in zip(*of_members, strict=True):
-                yield chunk, _pooled(outputs, self.members, self.draw_order)
+        """Predictions of the asked cells, chunk by chunk of the rows that have any, kind by kind.
 
-    def _chunks(self, asked: AskedCells) -> Iterator[tuple[NDArray[np.int64], slice]]:
-        """Rows, and the slice of the asked cells that lies in them. A chunk's size depends on the model alone."""
+        draw_order: (draws, rows), of completions of the rows as wholes
+        """
+        if self.polisher is None:
+            for rows, chunk in self._chunks(asked, self._rows_at_once(self.n_draws)):
+                for output in self._of_networks(table.take_rows(rows), rows, asked.some(chunk), draw_order):
+                    yield chunk, output
+            return
+        if draw_order is not None or self._known is None or self._known[0] is not table or self._known[1] is not asked:
+            found = self._polished_chunks(table, asked, draw_order)
+            if draw_order is not None or len(asked) * POINTS > KEPT_FLOATS:
+                yield from found
+                return
+            self._known = table, asked, list(found)
+        yield from self._known[2]
+
+    def _polished_chunks(
+        self, table: Table, asked: AskedCells, draw_order: Tensor | None
+    ) -> Iterator[tuple[slice, Drawn]]:
+        n_draws = min(self.n_draws, POLISHED_DRAWS) if draw_order is None else self.n_draws
+        streams = table.row_keys() if draw_order is None else _row_streams(table)
+        for rows, chunk in self._chunks(asked, max(1, FLOATS_OF_CHAINS // (n_draws * POINTS))):
+            some = None if draw_order is None else draw_order[:, rows]
+            for output in self._polished(table.take_rows(rows), rows, asked.some(chunk), some, streams[rows], n_draws):
+                yield chunk, output
+
+    def _of_networks(
+        self,
+        table: Table,
+        rows: NDArray[np.int64],
+        asked: AskedCells,
+        draw_order: Tensor | None,
+        n_draws: int | None = None,
+    ) -> Iterator[Drawn]:
+        """Of the asked cells, which lie in these rows, whose table this is; of the first draws."""
+        cells = self._cells(table)
+        position = self._tensor(np.searchsorted(rows, asked.row)), self._tensor(asked.column)
+        noise = self.noise if draw_order is None else _reordered(self.noise, draw_order[:, rows])
+        draws_of_member = [draws[draws < (n_draws or self.n_draws)] for draws in self.draws_of_member]
+        with_draws = [x for x in zip(self.members, draws_of_member, self.edges, strict=True) if len(x[1])]
+        of_members = [
+            member.draw(cells, position, noise[draws], edges[: len(draws)]) for member, draws, edges in with_draws
+        ]
+        order = torch.cat([draws for _, draws, _ in with_draws]).argsort().to(self.device)
+        for outputs in zip(*of_members, strict=True):
+            yield _pooled(outputs, [member for member, _, _ in with_draws], order)
+
+    def _polished(
+        self,
+        table: Table,
+        rows: NDArray[np.int64],
+        asked: AskedCells,
+        draw_order: Tensor | None,
+        streams: NDArray[np.uint64],
+        n_draws: int,
+    ) -> Iterator[Drawn]:
+        """Of the asked cells, by chains that start from what networks draw for all gaps of these rows."""
+        assert self.polisher is not None
+        D = len(self.schema.columns)
+        seen = np.zeros((table.n_rows, D), bool)
+        seen[table.row_of_cell, table.columns] = True
+        gaps = AskedCells(*np.nonzero(~seen))
+        uniform = self._tensor(_uniforms(streams[gaps.row], gaps.column, n_draws))
+        start = torch.zeros(n_draws, len(gaps), dtype=self.dtype, device=self.device)
+        for some, chunk in self._chunks(gaps, self._rows_at_once(n_draws)):
+            for output in self._of_networks(table.take_rows(some), some, gaps.some(chunk), draw_order, n_draws):
+                here = output.cells + chunk.start
+                start[:, here] = output.sample(uniform[:, here]).to(self.dtype)
+        n_sweeps = self.polisher.n_sweeps
+        further = _uniforms(streams[gaps.row], gaps.column + D, n_sweeps * n_draws).reshape(n_sweeps, n_draws, -1)
+        position = self._tensor(gaps.row), self._tensor(gaps.column)
+        found = self.polisher.polished(self._cells(table), position, start, self._tensor(further).to(self.dtype))
+        place = np.searchsorted(gaps.row * D + gaps.column, np.searchsorted(rows, asked.row) * D + asked.column)
+        yield from self._kinds_of(found, self._tensor(place), self._tensor(asked.column))
+
+    def _kinds_of(self, found: Polished, place: Tensor, column: Tensor) -> Iterator[Drawn]:
+        """place: (cells,) of the asked cells among the gaps; column: (cells,) theirs"""
+        assert self.polisher is not None
+        kinds = np.array([column.kind for column in self.schema.columns])
+        for kind in np.unique(kinds[column.cpu().numpy()]).tolist():
+            cells = self._tensor(np.flatnonzero(kinds[column.cpu().numpy()] == kind))
+            of_kind = column[cells]
+            log_share = found.share[place[cells]].log()[None]
+            states = found.value[:, place[cells]]
+            if kind != CONTINUOUS:
+                yield Drawn(kind, cells, of_kind, log_share, None, states)
+                continue
+            mean, variance = self.polisher.bins(of_kind)
+            mixture = Mixture(log_share[..., :POINTS], mean[None], variance[None], torch.zeros_like(mean[None, :, 0]))
+            yield Drawn(kind, cells, of_kind, None, mixture, states)
+
+    def _rows_at_once(self, n_draws: int) -> int:
+        """Of networks; it depends on the model alone."""
+        widest = max(self.n_groups, len(self.schema.columns))
+        return max(1, FLOATS_AT_ONCE // (n_draws * widest * self.dim))
+
+    @staticmethod
+    def _chunks(asked: AskedCells, n_rows: int) -> Iterator[tuple[NDArray[np.int64], slice]]:
+        """So many rows that have asked cells, and the slice of those."""
         rows, first = np.unique(asked.row, return_index=True)
         ends = np.append(first[1:], len(asked))
-        widest = max(self.n_groups, len(self.schema.columns))
-        n_rows = max(1, FLOATS_AT_ONCE // (self.n_draws * widest * self.dim))
         for i in range(0, len(rows), n_rows):
             yield rows[i : i + n_rows], slice(first[i], ends[min(i + n_rows, len(rows)) - 1])
 

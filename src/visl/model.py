@@ -13,6 +13,7 @@ from visl.config import IMPUTE, Config, Phase, check_together, default_edge_prob
 from visl.graph.acyclicity import dag_penalty
 from visl.graph.posterior import DirectedPosterior, EdgePosterior
 from visl.group_fits import counts
+from visl.nets.conditionals import Conditionals
 from visl.nets.encoder import Encoder
 from visl.nets.equations import StructuralEquations
 from visl.nets.guess import Guess, LinearGuess, feature_widths
@@ -122,6 +123,10 @@ class VislModel(nn.Module):
             n_components=config.mixture_components,
             with_guess=self.guess is not None,
         )
+        # Fitted after training: see `conditional_fit`.
+        self.conditionals: Conditionals | None = None
+        if self.equations is not None and config.polishing_sweeps and Conditionals.possible(schema):
+            self.conditionals = Conditionals(schema, K)
         D = len(schema.columns)
         noise = config.continuous_variance if config.mixture_components == 1 else 0.0
         self.register_buffer("centre", torch.zeros(K, D))
@@ -271,6 +276,11 @@ class VislModel(nn.Module):
         """A draw of q(Z), as the messages start from it."""
         z = mean + noise * (0.5 * log_variance).exp()
         return z if self.group_embedding is None else z + self.group_embedding[:, None]
+
+    @property
+    def polishes(self) -> bool:
+        """Whether gaps are drawn anew by the fits of every member's graph."""
+        return self.conditionals is not None and bool(self.conditionals.trusted.all())
 
     @property
     def uses_backward(self) -> bool:

@@ -17,9 +17,10 @@ from visl.graph.posterior import DirectedPosterior
 from visl.group_fits import FEWEST_ROWS, MOST_PARENTS, ROWS_OF_A_PARENT, GroupFits
 from visl.model import VislModel
 from visl.nets.equations import ENOUGH_ROWS
-from visl.search import PARENT_COST, Chance, GraphClimb, reaches
+from visl.search import Chance, GraphClimb, reaches
 from visl.seen_rows import Gains, SeenRows, optimism, pooled
 from visl.steps import Engine
+from visl.thorough_search import ThoroughSearch
 
 MOST_ROWS = 5000  # of the learned and of the held-out rows, that are looked at
 # What an edge must be worth: more than so many nats a row, by so many standard errors. Networks of numbers are never
@@ -179,23 +180,10 @@ class _Judge:
         return self.learned_edges & self.by_fits & (self.searched | graph | graph.T)
 
     def _searched(self, climb: GraphClimb, graph: BoolArray) -> BoolArray:
-        """A better graph nearby. Better ones still may be found from no edges at all, or by way of those of other data
-        sets of the kind."""
-        best = climb.climbed(graph)
+        """A better graph, if only nearby where there are many groups."""
         if not self.searched or not climb.open_.any():
-            return best
-        best = self._better(best, climb.climbed(graph & ~climb.open_))
-        for chance in self.chances[:DETOURS]:
-            best = self._better(best, climb.climbed(climb.climbed(best, chance)))
-        return best
-
-    def _better(self, one: BoolArray, other: BoolArray) -> BoolArray:
-        """Where their groups differ in their parents, in the rows that see those of both."""
-        gained = -PARENT_COST * (int(other.sum()) - int(one.sum()))
-        for j in np.flatnonzero((one != other).any(0)).tolist():
-            before, after = (self.fits.log_prob(j, graph[:, j]) for graph in (one, other))
-            gained += float(np.nansum(after - before))
-        return other if gained > 0 else one
+            return climb.climbed(graph)
+        return ThoroughSearch(climb, self.fits).best(graph, self.chances[:DETOURS])
 
     def _shared_out(self, result: FloatArray, graph: BoolArray, climb: GraphClimb) -> FloatArray:
         """Between groups that fits judge, a pair is joined in as large a share of the replicates at most, and each

@@ -97,13 +97,15 @@ class LinearGuess(nn.Module):
         return b.view(-1, F), c.flatten()
 
     def of_cells(self, guess: Guess, row: Tensor, column: Tensor, width: int) -> Tensor:
-        """Mean and log of the deviation of the first features of each cell's column, 0 where it is seen.
+        """How far its mean is from that of the column, and the log of its deviation, of the first features of each
+        cell's column; 0 where it is seen.
 
         (cells,), (cells,) -> (cells, width, 2). A column of fewer features has those of the next, which nobody reads.
         """
         feature = self.first[column][:, None] + torch.arange(width, device=column.device)
-        at = row[:, None], feature.clamp(max=self.n_features - 1)
-        both = torch.stack([guess.mean[at], guess.deviation[at].log()], -1)
+        feature = feature.clamp(max=self.n_features - 1)
+        away = guess.mean[row[:, None], feature] - self.mean[(column // self.n_columns)[:, None], feature]
+        both = torch.stack([away, guess.deviation[row[:, None], feature].log()], -1)
         return both * guess.hidden[row, self.first[column]][:, None, None]
 
 

@@ -18,6 +18,7 @@ from visl.schema import BINARY, CATEGORICAL, CONTINUOUS, ORDINAL, Column, Schema
 START_LOG_DEVIATION = math.log(0.7)
 START_MEANS = 1.0  # components start evenly between minus this and this: alike they would stay one hump for long
 LOG_DEVIATION_RANGE = (math.log(1e-3), math.log(10.0))
+SLOPE_OF_ODDS = 4.0  # log-odds rise by so much for each unit of a probability, where it is a half
 MEAN_VARIANCE = 0.04  # of the Gaussian under which a mixture's mean is learned; less counts more
 
 
@@ -29,6 +30,11 @@ class Likelihood(nn.Module):
 
     def n_units(self, column: Column) -> int:
         return 1
+
+    def guess_weights(self, column: Column) -> Tensor:
+        """What of a linear guess's distance from the column's mean, and of the logarithm of its deviation, goes into
+        each unit before anything is learned.  (units, 2)"""
+        return torch.tensor([[SLOPE_OF_ODDS, 0.0]]).repeat(self.n_units(column), 1)
 
     def log_prob(self, units: Tensor, column: Tensor, value: Tensor) -> Tensor:
         """(..., cells): log-probability, or log-density on the scaled values."""
@@ -59,6 +65,9 @@ class Gaussian(Likelihood):
         super().__init__(schema, variance, n_members)
         self.variance = variance
 
+    def guess_weights(self, column: Column) -> Tensor:
+        return torch.tensor([[1.0, 0.0]])
+
     def log_prob(self, units: Tensor, column: Tensor, value: Tensor) -> Tensor:
         return gaussian_log_density(value, units[..., 0], torch.as_tensor(self.variance))
 
@@ -81,6 +90,10 @@ class GaussianMixture(Likelihood):
 
     def n_units(self, column: Column) -> int:
         return 3 * self.n_components
+
+    def guess_weights(self, column: Column) -> Tensor:
+        of_each = torch.tensor([[0.0, 0.0], [1.0, 0.0], [0.0, 1.0]])  # log-weight, mean, logarithm of the deviation
+        return of_each.repeat_interleave(self.n_components, 0)
 
     def components(self, units: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         C = self.n_components
@@ -146,6 +159,9 @@ class CumulativeLogit(Likelihood):
         self.register_buffer("n_levels", n_levels.repeat(n_members), persistent=False)
         self.lowest = nn.Parameter(start[:, :1].repeat(n_members, 1, 1))  # (K, D, 1)
         self.gaps = nn.Parameter(start.diff(dim=1).clamp(min=1e-2).log().repeat(n_members, 1, 1))  # (K, D, most - 2)
+
+    def guess_weights(self, column: Column) -> Tensor:
+        return super().guess_weights(column) / max(1, column.n_levels - 1)  # the guess is of the level's index
 
     def log_probabilities(self, units: Tensor, column: Tensor) -> Tensor:
         """log P(x = k) = log(sigma(t_k - u) - sigma(t_(k-1) - u)), which factors without any loss of digits into

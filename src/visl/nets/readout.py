@@ -32,7 +32,7 @@ class ReadOut(nn.Module):
     """For each group an MLP from z_m to its columns, evaluated only at the cells that are asked for.
 
     The last layer is `w[unit] · hidden[group] + b[unit]`, so its cost follows the asked cells. With linear guesses it
-    has the cell's own as further inputs, whose weights start at 0: what is linear need not pass through the networks.
+    has the cell's own as further inputs: what is linear need not pass through the networks.
     """
 
     group: Tensor  # (K * D,), since members have columns of their own
@@ -68,7 +68,13 @@ class ReadOut(nn.Module):
         self.hidden = NodeLinear(weight_set_of_group(schema), dim, dim, rngs)
         self.unit_weight = uniform_parameter((n_units, dim), dim, rngs)
         self.unit_bias = uniform_parameter((n_units,), dim, rngs)
-        self.guess_weight = nn.Parameter(torch.zeros(K, n_units, 2)) if with_guess else None
+        self.guess_weight: nn.Parameter | None = None  # (K, units, 2)
+        if with_guess:  # networks start from the guesses, and learn what these miss
+            start = torch.zeros(n_units, 2)
+            for column, first in zip(schema.columns, first_unit.tolist(), strict=True):
+                weights = likelihoods[column.kind].guess_weights(column)
+                start[first : first + len(weights)] = weights
+            self.guess_weight = nn.Parameter(start.repeat(K, 1, 1))
         self.likelihoods = nn.ModuleDict(likelihoods)
 
     def forward(

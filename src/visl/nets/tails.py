@@ -39,3 +39,9 @@ class LongTails(nn.Module):
 def drawn_in(x: Array, side: Array, offset: Array, unit: Array, centre: Array, spread: Array) -> Array:
     library = torch if isinstance(x, Tensor) else np
     return (library.where(side == 0, x, side * library.arcsinh((side * x + offset) / unit)) - centre) / spread
+
+
+def drawn_out(x: NDArray[np.float64], side: float, offset: float, unit: float, centre: float, spread: float) -> NDArray:
+    """The values of one column whose `drawn_in` are x."""
+    x = x * spread + centre
+    return x if side == 0 else side * (unit * np.sinh(side * x) - offset)

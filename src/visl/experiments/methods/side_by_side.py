@@ -10,9 +10,9 @@ import numpy as np
 import torch
 
 from visl.batches import TrainingData, member_seeds
-from visl.calibration import calibrate
 from visl.config import Config, build_config
 from visl.experiments.problem import TAILS, Answer, FloatArray, Imputation, Problem, Run, Structure
+from visl.finishing import finish
 from visl.inference import AskedCells, Imputer
 from visl.model import VislModel
 from visl.schema import BINARY, CONTINUOUS, Column, Schema
@@ -105,8 +105,7 @@ def to_table(values: FloatArray) -> Table:
 
 def _answer(model: VislModel, table: Table, problem: Problem, run: Run) -> Answer:
     config = model.config
-    if config.calibrate_noise:
-        calibrate(model, table, seed=run.seed)
+    finish(model, table, seed=run.seed)
     with torch.no_grad():
         probabilities = model.edges.probabilities().cpu().double().numpy().mean(0)
     structure = Structure(model.edges.edges_above(probabilities, EDGE_THRESHOLD), probabilities)

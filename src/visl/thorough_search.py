@@ -1,0 +1,97 @@
+"""A climb that looks further than the next edge: from no edges, by way of other data sets, by whole sets of parents."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from visl.group_fits import FEWEST_ROWS, MOST_PARENTS, GroupFits
+from visl.search import PARENT_COST, Chance, GraphClimb, reaches
+
+ROWS_OF_A_CANDIDATE = 15  # of a set of parents that is only looked at
+
+BoolArray = NDArray[np.bool_]
+FloatArray = NDArray[np.float64]
+IntArray = NDArray[np.intp]
+
+
+class ThoroughSearch:
+    """Parents may tell something only together: of a sum's waves no part shows one. Such sets are found from above,
+
+    by letting a number have all parents that it may have and dropping, one after the other, what is worth least.
+    """
+
+    def __init__(self, climb: GraphClimb, fits: GroupFits) -> None:
+        self.climb, self.fits = climb, fits
+        numbers = fits.is_number[fits.column] & climb.open_.any(0)
+        self.numbers: list[int] = np.flatnonzero(numbers).tolist()
+
+    def best(self, graph: BoolArray, detours: Sequence[Chance]) -> BoolArray:
+        """The best graph that is found from this one, from its closed edges alone, or by way of a better graph of
+        another data set of the kind."""
+        best = self.settled(graph)
+        best = self._better(best, self.settled(graph & ~self.climb.open_))
+        for chance in detours:
+            best = self._better(best, self.settled(self.climb.climbed(best, chance)))
+        return best
+
+    def settled(self, graph: BoolArray) -> BoolArray:
+        """Climb until neither an edge nor a set of parents is better, or has been tried already: with gaps one graph
+        may be better than another in some rows, and worse in others."""
+        graph, tried = self.climb.climbed(graph), set[bytes]()
+        while (step := next(self._with_other_parents(graph, tried), None)) is not None:
+            graph = self.climb.climbed(step)
+        return graph
+
+    def _with_other_parents(self, graph: BoolArray, tried: set[bytes]) -> Iterator[BoolArray]:
+        """Better graphs in which one number has other parents, that have not been tried."""
+        may_be = self.climb.open_ & ~reaches(graph).T
+        for j in self.numbers:
+            step = graph.copy()
+            step[:, j] = self._eliminated(j, graph, may_be[:, j] & ~graph[:, j])
+            if (step != graph).any() and step.tobytes() not in tried and self._better(graph, step) is step:
+                tried.add(step.tobytes())
+                yield step
+
+    def _eliminated(self, j: int, graph: BoolArray, further: BoolArray) -> BoolArray:
+        """(M,) j's parents and as many further ones as rows can tell of, without those not worth their cost."""
+        parents = self._widest(j, graph, further)
+        while True:
+            droppable = np.flatnonzero(parents & self.climb.open_[:, j])
+            worth = [self._worth(i, j, parents) for i in droppable.tolist()]
+            if not worth or min(worth) >= PARENT_COST:
+                return parents
+            parents = parents.copy()
+            parents[droppable[int(np.argmin(worth))]] = False
+
+    def _widest(self, j: int, graph: BoolArray, further: BoolArray) -> BoolArray:
+        """(M,) first of all those that are worth most by themselves."""
+        now = graph[:, j]
+        others = np.flatnonzero(further)
+        worth = [self.climb.worth(i, j, graph) for i in others.tolist()]
+        seldom_seen_last = [w.gain.sum() if w.seen.any() else -np.inf for w in worth]
+        others = others[np.argsort(seldom_seen_last)[::-1]][: max(0, MOST_PARENTS - int(now.sum()))]
+        for n in range(len(others), 0, -1):
+            widest = now.copy()
+            widest[others[:n]] = True
+            if self._n_seen(j, widest) >= max(FEWEST_ROWS, ROWS_OF_A_CANDIDATE * int(widest.sum())):
+                return widest
+        return now
+
+    def _worth(self, i: int, j: int, parents: BoolArray) -> float:
+        return float(np.nansum(self.fits.gain_of_each_row(j, parents, i)))
+
+    def _n_seen(self, j: int, parents: BoolArray) -> int:
+        """Rows that see it and these parents."""
+        columns = [self.fits.column[m] for m in (j, *np.flatnonzero(parents).tolist())]
+        return int((~np.isnan(self.fits.values[:, columns])).all(1).sum())
+
+    def _better(self, one: BoolArray, other: BoolArray) -> BoolArray:
+        """Where their groups differ in their parents, in the rows that see those of both."""
+        gained = -PARENT_COST * (int(other.sum()) - int(one.sum()))
+        for j in np.flatnonzero((one != other).any(0)).tolist():
+            before, after = (self.fits.log_prob(j, graph[:, j]) for graph in (one, other))
+            gained += float(np.nansum(after - before))
+        return other if gained > 0 else one
