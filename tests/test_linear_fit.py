@@ -8,7 +8,7 @@ from core_helpers import build_members, variable_wise
 from test_training import StopAfter, assert_same_tensors, round_trip
 from visl.batches import CellStore, TrainingData
 from visl.inference import AskedCells, Imputer
-from visl.linear_fit import PRIOR_ROWS_OF_A_FEATURE, ROWS_OF_A_FEATURE, LinearFit
+from visl.linear_fit import PRIOR_ROWS_OF_A_FEATURE, ROWS_OF_A_FEATURE, TIMES, LinearFit
 from visl.model import VislModel
 from visl.nets.guess import condition
 from visl.schema import BINARY, CONTINUOUS
@@ -39,13 +39,24 @@ def test_complete_rows_give_their_mean_and_a_shrunk_covariance() -> None:
     values = one_factor(300, np.random.default_rng(0)) + np.arange(D)
     model, _ = fitted(values, np.ones(values.shape, bool))
     seen = values.astype(np.float32).astype(float)
-    kept = 300 / (300 + PRIOR_ROWS_OF_A_FEATURE * D)
+    kept = 300 * float(model.guess.own_share)
+    assert kept in [pytest.approx(300 / (300 + times * PRIOR_ROWS_OF_A_FEATURE * D)) for times in TIMES]
     expected = np.cov(seen.T, bias=True)
     expected = kept * expected + (1 - kept) * np.diag(np.diag(expected))
     np.testing.assert_allclose(model.guess.mean[0], seen.mean(0), atol=1e-9)
     np.testing.assert_allclose(torch.linalg.inv(model.guess.precision[0]), expected, atol=1e-9)
     np.testing.assert_allclose(model.guess.deviation[0], np.sqrt(np.diag(expected)), atol=1e-9)
-    assert float(model.guess.own_share) == pytest.approx(kept / 300)
+
+
+def test_what_columns_hardly_tell_of_each_other_is_shrunk_the_more() -> None:
+    """Of 80 rows of independent columns half are taken for a chance; of 4000 with a factor hardly any."""
+    rng = np.random.default_rng(4)
+    few, many = rng.normal(size=(80, D)), one_factor(4000, rng)
+    few_kept, many_kept = (
+        len(values) * float(fitted(values, np.ones(values.shape, bool))[0].guess.own_share) for values in (few, many)
+    )
+    assert few_kept < 0.6
+    assert many_kept > 0.99
 
 
 def test_gaps_do_not_bend_the_fit() -> None:

@@ -183,24 +183,25 @@ class Config:
         if self.acyclicity_on not in ("probabilities", "sample"):
             raise InputError(f"acyclicity_on is {self.acyclicity_on!r}: use 'probabilities' or 'sample'")
 
-    def stage_epochs(self, *, equations: bool, counted: bool = False) -> tuple[int, int]:
+    def stage_epochs(self, *, equations: bool, counted: bool = False, guessed: bool = False) -> tuple[int, int]:
         """Epochs of stage 1 (graph learned) and stage 2 (graph frozen, backward messages); a single one is stage 1.
 
         counted: the graph comes from counting, without any network: stage 1 takes no epoch, and levels alone are soon
-        learned.
+        learned. guessed: networks start from linear guesses, and soon know what these miss.
         """
+        short = max(1, self.epochs // 3)
         if counted:
-            return 0, max(1, self.epochs // 3)
+            return 0, short
         second = 2 * self.epochs // 3 if equations else self.epochs // 2
-        return self.epochs - second, second
+        return self.epochs - second, min(second, short) if guessed else second
 
     def equation_batch_rows(self, n_rows: int) -> int:
         """Rows of a batch of the equations: each graph needs enough of them to measure noise by."""
         return min(n_rows, max(self.batch_rows(n_rows), ROWS_OF_A_GRAPH * self.graphs_per_step))
 
-    def phases(self, *, equations: bool, counted: bool = False) -> tuple[Phase, ...]:
+    def phases(self, *, equations: bool, counted: bool = False, guessed: bool = False) -> tuple[Phase, ...]:
         """Stage 1 is one phase in the paper's form, and three for equations; a phase without an epoch is left out."""
-        first, second = self.stage_epochs(equations=equations, counted=counted)
+        first, second = self.stage_epochs(equations=equations, counted=counted, guessed=guessed)
         last = first + second
         ends = {LATENT: first, IMPUTE: last}
         if equations:
@@ -222,11 +223,13 @@ class Config:
             return self.equation_learning_rate, self.equation_edge_learning_rate
         return self.learning_rate, self.edge_learning_rate or self.learning_rate
 
-    def learning_rate_share(self, epoch: int, *, equations: bool, counted: bool = False) -> float:
+    def learning_rate_share(
+        self, epoch: int, *, equations: bool, counted: bool = False, guessed: bool = False
+    ) -> float:
         """What is left of the learning rates in this epoch of the whole run."""
         if not self.decay_learning_rates:
             return 1.0
-        first, second = self.stage_epochs(equations=equations, counted=counted)
+        first, second = self.stage_epochs(equations=equations, counted=counted, guessed=guessed)
         done = epoch / first if epoch < first else (epoch - first) / second
         return SLOWEST + (1 - SLOWEST) * 0.5 * (1 + math.cos(math.pi * done))
 
@@ -321,7 +324,7 @@ _PAPER = Config(
 PRESETS: dict[str, Config] = {
     "default": Config(),
     # Time is no object.
-    "best": Config(latent_dim=64, epochs=400, n_members=5, n_draws=100),
+    "best": Config(latent_dim=64, epochs=400, n_members=5, n_draws=100, polishing_sweeps=60),
     # Paper, section 5.1 and appendix C.
     "paper-synthetic": replace(_PAPER, latent_dim=256, initial_edge_probability=0.5),
     # Paper, section 5.2: a smaller model, smaller batches, more epochs.

@@ -9,6 +9,7 @@ around it nor on their order. Values are on the model's scale (see `Table`).
 from __future__ import annotations
 
 import copy
+import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
@@ -26,7 +27,7 @@ from visl.polishing import Polished, Polisher
 from visl.schema import CATEGORICAL, CONTINUOUS
 from visl.table import Table, mix_bits
 
-POLISHED_DRAWS = 10  # at least, if there are as many: distributions that are polished are alike, and draws cost time
+CHAINS_OF_DRAWS = 0.5  # chains for a draw, where no whole completions are asked for: every chain gives many of them
 FLOATS_OF_CHAINS = 1 << 22
 KEPT_FLOATS = 1 << 24  # of distributions that are kept, since mean, quantiles and more are often asked for together
 FLOATS_AT_ONCE = 1 << 20  # rows are taken in chunks so that tensors stay near this size; larger ones were slower
@@ -318,7 +319,7 @@ class Imputer:
     def _polished_chunks(
         self, table: Table, asked: AskedCells, draw_order: Tensor | None
     ) -> Iterator[tuple[slice, Drawn]]:
-        n_draws = min(self.n_draws, POLISHED_DRAWS) if draw_order is None else self.n_draws
+        n_draws = math.ceil(CHAINS_OF_DRAWS * self.n_draws) if draw_order is None else self.n_draws
         streams = table.row_keys() if draw_order is None else _row_streams(table)
         for rows, chunk in self._chunks(asked, max(1, FLOATS_OF_CHAINS // (n_draws * POINTS))):
             some = None if draw_order is None else draw_order[:, rows]

@@ -148,7 +148,8 @@ class VislModel(nn.Module):
     def form(self) -> dict[str, bool]:
         """How the graph is learned, as `Config` asks for it."""
         equations = self.equations is not None
-        return {"equations": equations, "counted": equations and counts(self.schema)}
+        counted = equations and counts(self.schema)
+        return {"equations": equations, "counted": counted, "guessed": self.guess is not None}
 
     @property
     def phases(self) -> tuple[Phase, ...]:
