@@ -23,9 +23,10 @@ CHEAP = {
     "mixed": ("Mean", "KNN", "VISL, default preset"),
     "sachs": ("GES", "VISL, default preset"),
     "networks": ("GES", "VISL, graph of the default preset"),
+    "ablation": ("VISL, default preset",),
 }
 CELLS = {"synthetic": 3, "gaps": 6, "rounds": 2, "neuropathic": 3, "eedi": 4, "scaling": 4, "mixed": 3, "sachs": 2}
-CELLS |= {"networks": 2}
+CELLS |= {"networks": 2, "ablation": 4}
 SCORES_OF_IMPUTERS = {"synthetic": ("rmse", "rmse_by_column"), "eedi": ("accuracy", "auroc", "aupr")}
 SCORES_OF_FINDERS = {"synthetic": ("adjacency_f1", "orientation_f1", "causal_accuracy"), "eedi": ()}  # of a known graph
 PICTURES = {"synthetic": 4, "neuropathic": 3, "scaling": 1}

@@ -102,4 +102,5 @@ def test_the_paper_s_numbers_of_data_sets():
         "mixed": 50,
         "sachs": 5,
         "networks": 36,
+        "ablation": 60,
     }

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from experiment_helpers import made_up_cell
-from visl.experiments import find_experiment, synthetic
+from visl.experiments import ablation, find_experiment, synthetic
 from visl.experiments.cells import run_cell
 from visl.experiments.design import Cell, Contender, DataSet
 from visl.experiments.methods import side_by_side
@@ -188,3 +188,21 @@ def test_cells_of_one_contender_and_size_go_together():
     found = groups(cells)
     assert [[cell.data_set.name for cell in group] for group in found] == [["5, 0", "5, 1"], ["7, 0", "7, 1"]] * 2
     assert [{cell.contender.name for cell in group} for group in found[::2]] == [{"VISL"}, {"VISL, own networks"}]
+
+
+# -- a graph that is known
+
+
+@pytest.mark.parametrize(("graph", "n_edges"), [("no edges", 0), ("true", None), ("every pair", 10)])
+def test_a_known_graph_is_what_comes_out(graph, n_edges):
+    data_set = next(one for one in ablation.data_sets(smoke=True) if one.label == graph)
+    problem, truth = ablation.load(data_set, None)
+    answer = visl(problem, Run(seed=0, epochs=4, small=True), preset="default")
+    np.testing.assert_array_equal(answer.structure.edges, problem.known_edges)
+    assert answer.structure.edges.sum() == (truth.edges.sum() if n_edges is None else n_edges)
+    assert not np.linalg.matrix_power(problem.known_edges.astype(float), 5).any()  # acyclic: no path has five edges
+
+
+def test_a_graph_to_be_learned_is_not_told():
+    data_set = next(one for one in ablation.data_sets(smoke=True) if one.label == "learned")
+    assert ablation.load(data_set, None)[0].known_edges is None

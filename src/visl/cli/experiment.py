@@ -30,7 +30,7 @@ def experiment(
         str,
         typer.Argument(
             metavar="NAME",
-            help="synthetic, gaps, rounds, neuropathic, eedi, scaling, mixed, sachs or networks; "
+            help="synthetic, gaps, rounds, neuropathic, eedi, scaling, mixed, sachs, networks or ablation; "
             "or all: each one whose data are there.",
         ),
     ],

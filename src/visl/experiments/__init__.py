@@ -8,7 +8,7 @@ from visl.errors import InputError
 from visl.experiments.design import Experiment
 
 # In the order of the page.
-NAMES = ("synthetic", "gaps", "rounds", "neuropathic", "eedi", "scaling", "mixed", "sachs", "networks")
+NAMES = ("synthetic", "gaps", "rounds", "neuropathic", "eedi", "scaling", "mixed", "sachs", "networks", "ablation")
 
 
 def find_experiment(name: str) -> Experiment:

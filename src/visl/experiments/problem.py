@@ -32,6 +32,7 @@ class Problem:
     kinds: tuple[str, ...]  # (D,) of schema.KINDS
     group_of: IntArray  # (D,) index of each column's group, a node of the graph; columns of a group stand together
     n_levels: tuple[int, ...] = ()  # (D,) of categorical columns, else 0; empty: there is none
+    known_edges: BoolArray | None = None  # (M, M) the graph, for methods that can be told it; None: it is not known
 
     @property
     def n_groups(self) -> int:

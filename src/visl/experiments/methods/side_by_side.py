@@ -56,11 +56,19 @@ def visl_side_by_side(
 
 def build(problems: Sequence[Problem], runs: Sequence[Run], config: Config) -> tuple[VislModel, TrainingData]:
     """A model with the members of each problem one after the other, and what it is trained on."""
-    schema, M = schema_of(problems[0]), problems[0].n_groups
+    schema = schema_of(problems[0])
+    prior = torch.stack([_prior(problem, config) for problem in problems]).repeat_interleave(config.n_members, 0)
     rngs = [torch.Generator().manual_seed(seed) for seed in _seeds(runs, config)]
-    model = VislModel(schema, config, torch.full((M, M), config.edge_prior), rngs).to(find_device(runs[0].device))
+    model = VislModel(schema, config, prior, rngs).to(find_device(runs[0].device))
     tables = [to_table(problem.train) for problem in problems]
     return model, TrainingData(tables, of_members=True, members_each=config.n_members)
+
+
+def _prior(problem: Problem, config: Config) -> torch.Tensor:
+    """(M, M)"""
+    if problem.known_edges is not None:
+        return torch.from_numpy(problem.known_edges).float()
+    return torch.full((problem.n_groups, problem.n_groups), config.edge_prior)
 
 
 def _seeds(runs: Sequence[Run], config: Config) -> list[int]:
