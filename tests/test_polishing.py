@@ -3,10 +3,12 @@
 import itertools
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 
 from core_helpers import build_model, variable_wise
+from visl import VISL
 from visl.batches import TrainingData
 from visl.conditional_fit import fit_conditionals
 from visl.finishing import Scores, finish
@@ -198,3 +200,61 @@ def test_with_too_few_rows_networks_fill_gaps_alone():
     model, table = known_graph(chain(19, 1))
     finish(model, table, seed=0)
     assert not model.polishes
+
+
+# -- the whole way
+
+
+@pytest.fixture(scope="module")
+def bends():
+    """A table with gaps, a hardly trained model of it, and the truth."""
+    rng = np.random.default_rng(5)
+    x, e, f = rng.normal(size=(3, 600))
+    y = np.sin(2 * x) + 0.1 * e
+    mood = np.where(y + 0.3 * f > 0, "good", "bad")
+    truth = pd.DataFrame({"x": x, "y": y, "mood": mood})
+    table = truth.mask(rng.random(truth.shape) < 0.2)
+    return table, VISL(epochs=9, latent_dim=4, random_state=0).fit(table), truth
+
+
+def test_a_fitted_model_draws_gaps_anew(bends):
+    table, model, truth = bends
+    assert model.model_.polishes
+    filled = model.transform(table)
+    gap = table["y"].isna() & table["x"].notna()
+    assert np.sqrt(np.mean((filled["y"] - truth["y"])[gap] ** 2)) < 0.2  # the noise has .1
+    assert (filled["mood"] == truth["mood"])[table["mood"].isna() & table["y"].notna()].mean() > 0.8
+    assert (filled[table.notna()] == table).to_numpy()[table.notna()].all()
+    low, high = model.predict_interval(table)
+    assert (low["y"] < filled["y"])[gap].all()
+    assert (filled["y"] < high["y"])[gap].all()
+    assert ((low["y"] < truth["y"]) & (truth["y"] < high["y"]))[gap].mean() == pytest.approx(0.9, abs=0.1)
+    shares = model.predict_proba(table)["mood"]
+    np.testing.assert_allclose(shares.sum(axis=1), 1.0, atol=1e-5)
+
+
+def test_it_is_kept_with_the_model(bends, tmp_path):
+    table, model, _ = bends
+    model.save(tmp_path / "saved")
+    again = VISL.load(tmp_path / "saved")
+    assert again.model_.polishes
+    pd.testing.assert_frame_equal(again.transform(table.head(50)), model.transform(table.head(50)))
+    for one, other in zip(again.sample(table.head(9), 3), model.sample(table.head(9), 3), strict=True):
+        pd.testing.assert_frame_equal(one, other)
+
+
+def test_networks_alone_on_request(bends):
+    table, _, _ = bends
+    preset = {"preset": "default", "settings": {"polishing_sweeps": 0}}
+    model = VISL(preset=preset, epochs=3, latent_dim=4, random_state=0).fit(table.head(60))
+    assert model.model_.conditionals is None
+    assert not model.transform(table.head(60)).isna().any().any()
+
+
+def test_a_row_s_answer_depends_on_that_row_alone(bends):
+    table, model, _ = bends
+    rows = table[table.isna().any(axis=1)].head(12)
+    together = model.transform(rows)
+    pd.testing.assert_frame_equal(model.transform(rows.iloc[[7, 2]]), together.iloc[[7, 2]])
+    twice = model.transform(pd.concat([rows.iloc[[3]], rows.iloc[[3]]]))
+    pd.testing.assert_frame_equal(twice.iloc[[0]], twice.iloc[[1]])

@@ -31,6 +31,7 @@ def info(model: o.ModelFolder, quiet: o.Quiet = False, as_json: o.AsJson = False
         "settings": settings,
         "seed": fitted.random_state,
         "edges": edge_records(fitted),
+        "gaps_by": "fits" if fitted.model_.polishes else "networks",
         "notices": fitted.notices_,
         "files": files,
     }
@@ -39,6 +40,7 @@ def info(model: o.ModelFolder, quiet: o.Quiet = False, as_json: o.AsJson = False
         ("groups", f"{len(fitted.groups_):,}: {listed(fitted.groups_)}"),
         ("set aside", listed(fitted.set_aside_, most=10) or "nothing"),
         ("edges", f"{fitted.graph_.number_of_edges():,} more probable than {fitted.edge_threshold:g}"),
+        ("gaps", "drawn by networks" + (", then anew by fits of the graph" if fitted.model_.polishes else "")),
         *(
             (name.removeprefix("n_").replace("_", " "), f"{value:g}" if isinstance(value, float) else str(value))
             for name, value in settings.items()
