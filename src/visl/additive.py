@@ -6,7 +6,6 @@ import math
 from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -157,12 +156,11 @@ class Density:
     square: float  # scale of the Student distribution, squared
 
     @classmethod
-    def of(cls, r: FloatArray, margin: float = 4.0) -> Density:
-        """margin: in widths of kernels, beyond (nearly) all residuals"""
+    def of(cls, r: FloatArray) -> Density:
         low, high = np.quantile(r, [0.25, 0.75])
         spread = min(float(r.std()), float(high - low) / 1.34) or float(r.std())
         width = max(0.9 * spread * len(r) ** -0.2, math.sqrt(LEAST_VARIANCE))
-        first, last = np.quantile(r, [0.001, 0.999]) + [-margin * width, margin * width]
+        first, last = np.quantile(r, [0.001, 0.999]) + [-4 * width, 4 * width]
         counts, edges = np.histogram(r, BINS, (first, last))
         step = float(edges[1] - edges[0])
         away = np.arange(-BINS, BINS + 1) * step / width
@@ -172,24 +170,22 @@ class Density:
 
     def of_others(self, r: FloatArray) -> FloatArray:
         """(N,) of each of these residuals, by the others"""
-        middles = self.first + self.bin * np.arange(BINS)
-        around = np.interp(r, middles, self.kernels, left=0.0, right=0.0)
-        others = np.asarray(np.maximum(around - self.own, 0.0), np.float64) / (len(r) - 1)
+        others = np.asarray(np.maximum(self._kernels(r) - self.own, 0.0), np.float64) / (len(r) - 1)
         return self._mixed(others, r)
 
-    def table(self, n: int) -> FloatArray:
-        """(BINS,) the logarithm at the middle of each bin, of n residuals"""
-        return np.log(self._mixed(self.kernels / n, self.first + self.bin * np.arange(BINS)))
+    def at(self, away: FloatArray, n: int) -> FloatArray:
+        """Anywhere, by all n residuals."""
+        return self._mixed(self._kernels(away) / n, away)
 
-    @property
-    def log_top(self) -> float:
-        """Of the part that is a Student distribution, at 0."""
+    def _kernels(self, r: FloatArray) -> FloatArray:
+        middles = self.first + self.bin * np.arange(BINS)
+        return np.asarray(np.interp(r, middles, self.kernels, left=0.0, right=0.0))
+
+    def _mixed(self, kernels: FloatArray, r: FloatArray) -> FloatArray:
         gammas = math.lgamma((TAILS + 1) / 2) - math.lgamma(TAILS / 2)
-        return math.log(TAIL_SHARE) + gammas - 0.5 * math.log(TAILS * math.pi * self.square)
-
-    def _mixed(self, kernels: FloatArray, r: NDArray[np.floating[Any]]) -> FloatArray:
-        student = math.exp(self.log_top) * (1 + r**2 / (TAILS * self.square)) ** (-(TAILS + 1) / 2)
-        return np.asarray((1 - TAIL_SHARE) * kernels + student)
+        top = math.exp(gammas) / math.sqrt(TAILS * math.pi * self.square)
+        student = top * (1 + r**2 / (TAILS * self.square)) ** (-(TAILS + 1) / 2)
+        return np.asarray((1 - TAIL_SHARE) * kernels + TAIL_SHARE * student)
 
 
 def _student_square(r: FloatArray) -> float:

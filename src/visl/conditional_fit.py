@@ -10,7 +10,7 @@ from visl.additive import AdditiveFits, Density
 from visl.additive_logits import AdditiveLogits
 from visl.batches import CellStore, TrainingData
 from visl.model import VislModel
-from visl.nets.conditionals import POINTS, Conditionals
+from visl.nets.conditionals import NOISE_BINS, POINTS, Conditionals
 from visl.nets.tails import drawn_out
 from visl.schema import CONTINUOUS
 from visl.table import Table
@@ -18,7 +18,6 @@ from visl.table import Table
 MOST_ROWS = 10_000
 BEYOND = 0.02  # of its range a column's axis goes on
 FEWEST_ROWS = 20  # that see a column; and that see its parents too, or it has none
-WIDEST_NOISE = 8.0  # widths of kernels around the residuals
 
 FloatArray = NDArray[np.float64]
 
@@ -86,10 +85,10 @@ class _Fit:
         for k, of_k in zip(parents, coefficients, strict=True):
             at = self._at(found, k)
             found.effect[0, k, j, : len(at), 0] = torch.from_numpy(self.additive.bases[k](at) @ of_k)
-        noise = Density.of(residuals, WIDEST_NOISE)
-        found.noise[0, j] = torch.from_numpy(noise.table(len(residuals)))
-        found.noise_low[0, j], found.noise_step[0, j] = noise.first, noise.bin
-        found.noise_square[0, j], found.noise_top[0, j] = noise.square, noise.log_top
+        widest = POINTS * float(found.step[0, j])
+        away = np.linspace(-widest, widest, NOISE_BINS)
+        found.noise[0, j] = torch.from_numpy(np.log(Density.of(residuals).at(away, len(residuals))))
+        found.noise_low[0, j], found.noise_step[0, j] = away[0], away[1] - away[0]
 
     def _fill_level(self, found: Conditionals, j: int, parents: list[int]) -> None:
         constant, *coefficients = self.logits.functions(j, parents)

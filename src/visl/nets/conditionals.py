@@ -5,10 +5,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from visl.additive import BINS as NOISE_BINS
-from visl.additive import TAILS
 from visl.schema import CONTINUOUS, Schema
 
+NOISE_BINS = 1 << 14
 POINTS = 128  # of a number's axis, evenly far apart on the scale of the equations
 MOST_COLUMNS = 30
 MOST_LEVELS = 20
@@ -27,11 +26,11 @@ class Conditionals(nn.Module):
     edges: Tensor  # (K, D, POINTS + 1) of the cells around the points, on the scaled values of the table
     constant: Tensor  # (K, D, U)
     effect: Tensor  # (K, D, D, P, U) of k at each point, on j; P: points or levels
-    noise: Tensor  # (K, D, NOISE_BINS) log-density of the noise, on the scale of the equations
+    noise: (
+        Tensor  # (K, D, NOISE_BINS) log-density of the noise, on the scale of the equations, as far as values lie apart
+    )
     noise_low: Tensor  # (K, D) the middle of the first bin
     noise_step: Tensor  # (K, D)
-    noise_square: Tensor  # (K, D) beyond the bins: scale of a Student distribution, squared, ...
-    noise_top: Tensor  # (K, D) ... and its log-density at 0, times its share
     parents: Tensor  # (K, D, D) bool [from, to]
     trusted: Tensor  # (K,) bool: whether gaps are drawn by them
 
@@ -50,11 +49,10 @@ class Conditionals(nn.Module):
             "noise": (K, D, NOISE_BINS),
             "noise_low": (K, D),
             "noise_step": (K, D),
-            "noise_square": (K, D),
-            "noise_top": (K, D),
         }
         for name, size in sizes.items():
             self.register_buffer(name, torch.zeros(size))
+        self.noise_step.fill_(1.0)
         self.register_buffer("parents", torch.zeros((K, D, D), dtype=torch.bool))
         self.register_buffer("trusted", torch.zeros(K, dtype=torch.bool))
 
@@ -84,13 +82,8 @@ class Conditionals(nn.Module):
         """Of column j at positions, given its sums.  (..., U), (...) that fit together -> (...)"""
         if self.is_number[j]:
             away = self.low[0, j] + self.step[0, j] * position - units[..., 0]
-            bin_ = ((away - self.noise_low[0, j]) / self.noise_step[0, j].clamp(min=1e-12)).round()
-            near = self.noise[0, j][bin_.long().clamp(0, NOISE_BINS - 1)]
-            # Without a slope there nothing would lead back from far away.
-            far = self.noise_top[0, j] - 0.5 * (TAILS + 1) * torch.log1p(
-                away.square() / (TAILS * self.noise_square[0, j])
-            )
-            return torch.where((bin_ < 0) | (bin_ >= NOISE_BINS), far, near)
+            at = away.sub_(self.noise_low[0, j]).div_(self.noise_step[0, j]).round_().clamp_(0, NOISE_BINS - 1)
+            return torch.take(self.noise[0, j], at.long())
         logits = nn.functional.pad(units[..., : self.n_levels[j] - 1], (1, 0)).log_softmax(-1)
         shape = torch.broadcast_shapes(logits.shape[:-1], position.shape)
         index = position.long().expand(shape)[..., None]
