@@ -143,7 +143,7 @@ class Config:
     n_draws: int = 30  # Monte-Carlo draws of (Z, G) behind an imputation (paper: 100; ours: a laptop's)
     # Passes over the gaps of a row in which each is drawn anew given all others, by exact fits of the graph (ours),
     # where hidden cells show that this is better; 0: networks alone fill gaps.
-    polishing_sweeps: int = 30
+    polishing_sweeps: int = 60
     # Spread of continuous draws from hidden cells (ours): their residuals where a value is a single Gaussian, else
     # continuous_variance; how many of them lie in their intervals where it is a mixture.
     calibrate_noise: bool = True
@@ -324,7 +324,7 @@ _PAPER = Config(
 PRESETS: dict[str, Config] = {
     "default": Config(),
     # Time is no object.
-    "best": Config(latent_dim=64, epochs=400, n_members=5, n_draws=100, polishing_sweeps=60),
+    "best": Config(latent_dim=64, epochs=400, n_members=5, n_draws=100, polishing_sweeps=120),
     # Paper, section 5.1 and appendix C.
     "paper-synthetic": replace(_PAPER, latent_dim=256, initial_edge_probability=0.5),
     # Paper, section 5.2: a smaller model, smaller batches, more epochs.
