@@ -157,7 +157,7 @@ def gaps(seconds: float) -> None:
             yield [str(D), ms(task.fitting), ms(networks), ms(anew), f"{anew / networks:.1f}x"]
 
     header = ["columns", "fits", "networks", "drawn anew too", "ratio"]
-    table("Filling the gaps of 1000 rows, 15 chains, 30 sweeps (networks that have learned nothing)", header, rows())
+    table("Filling the gaps of 1000 rows, 15 chains, 60 sweeps (networks that have learned nothing)", header, rows())
 
 
 def _visl(*arguments: str) -> str:

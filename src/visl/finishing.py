@@ -16,6 +16,7 @@ from visl.schema import CONTINUOUS
 from visl.table import Table
 
 ROWS = 1000
+TIMES = 3  # that each row of a small table is taken, with other cells hidden
 DRAWS = 20
 AS_GOOD = 1.02  # times the error of networks: what chance may make of two that are alike
 FEWEST_CELLS = 20  # of a column, for its error to count
@@ -26,7 +27,7 @@ def finish(model: VislModel, table: Table, *, seed: int) -> None:
         calibrate(model, table, seed=seed)
     if model.conditionals is not None and fit_conditionals(model, table):
         model.conditionals.trusted.fill_(True)
-        hidden = hide(table, seed, ROWS)
+        hidden = hide(table, seed, min(ROWS, TIMES * table.n_rows))
         by_networks, polished = (_scores(model, hidden, seed, polish=polish) for polish in (False, True))
         # Networks have learned from these cells more closely than a few curves can: that is in their favour.
         better = polished.log_prob > by_networks.log_prob and polished.error <= AS_GOOD * by_networks.error
