@@ -23,7 +23,8 @@ TINY = 1e-9  # times the rows: of squared coefficients, so that there is one sol
 LEAST_VARIANCE = 1e-6
 BINS = 1024
 TAIL_SHARE, TAILS = 0.1, 4.0  # of a Student distribution in the noise of a column, and its degrees of freedom
-KEPT = 128  # solutions that are remembered
+KEPT = 128  # solutions that are remembered ...
+TOLD_NUMBERS = 1 << 22  # ... and of rows' log-densities
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.intp]
@@ -45,6 +46,22 @@ class AdditiveFits:
         self._bases = [basis(x) for basis, x in zip(self.bases, values.T, strict=True)]
         self._rough = [roughness(b.shape[1], number) for b, number in zip(self._bases, is_number, strict=True)]
         self._known: OrderedDict[tuple[int, tuple[int, ...], tuple[int, ...]], FloatArray] = OrderedDict()
+        self._told: OrderedDict[tuple[int, tuple[int, ...], int | None], FloatArray] = OrderedDict()
+
+    def log_prob(
+        self, column: int, given: Sequence[int], without: int | None = None, asked: Sequence[int] = ()
+    ) -> FloatArray:
+        """(N,) of the rows that see all these columns, given them, or all but one; NaN of the others.
+
+        asked: all that will be left out one after the other, and are solved for at once
+        """
+        key = column, tuple(given), without
+        if key not in self._told:
+            found = self.residuals(column, given, asked)[0 if without is None else 1 + asked.index(without)]
+            self._told[key] = log_densities(found)
+            if len(self._told) > TOLD_NUMBERS // len(found):
+                self._told.popitem(last=False)
+        return self._told[key]
 
     def residuals(self, column: int, given: Sequence[int], without: Sequence[int] | None = None) -> FloatArray:
         """(1 + without, N): with all that is given, then without each of these (None: each that is given), on the same
@@ -157,16 +174,17 @@ class Density:
 
     @classmethod
     def of(cls, r: FloatArray) -> Density:
-        low, high = np.quantile(r, [0.25, 0.75])
-        spread = min(float(r.std()), float(high - low) / 1.34) or float(r.std())
+        lowest, low, high, highest = np.quantile(r, [0.001, 0.25, 0.75, 0.999]).tolist()
+        deviation = float(r.std())
+        spread = min(deviation, (high - low) / 1.34) or deviation
         width = max(0.9 * spread * len(r) ** -0.2, math.sqrt(LEAST_VARIANCE))
-        first, last = np.quantile(r, [0.001, 0.999]) + [-4 * width, 4 * width]
-        counts, edges = np.histogram(r, BINS, (first, last))
-        step = float(edges[1] - edges[0])
+        start, step = lowest - 4 * width, (highest - lowest + 8 * width) / BINS
+        place = (r - start) / step
+        counts = np.bincount(place[(place >= 0) & (place < BINS)].astype(np.intp), minlength=BINS)
         away = np.arange(-BINS, BINS + 1) * step / width
         kernel = np.exp(-0.5 * away[np.abs(away) < 5] ** 2) / (width * math.sqrt(2 * math.pi))
         smooth = np.convolve(counts, kernel)[len(kernel) // 2 :][:BINS]
-        return cls(float(first) + step / 2, step, smooth, float(kernel.max()), _student_square(r))
+        return cls(start + step / 2, step, smooth, float(kernel.max()), _student_square(r))
 
     def of_others(self, r: FloatArray) -> FloatArray:
         """(N,) of each of these residuals, by the others"""
@@ -178,23 +196,34 @@ class Density:
         return self._mixed(self._kernels(away) / n, away)
 
     def _kernels(self, r: FloatArray) -> FloatArray:
-        middles = self.first + self.bin * np.arange(BINS)
-        return np.asarray(np.interp(r, middles, self.kernels, left=0.0, right=0.0))
+        """Straight lines between the bins' middles, 0 outside."""
+        place = (r - self.first) / self.bin
+        inside = (place >= 0) & (place <= BINS - 1)
+        lower = np.where(inside, place, 0.0).astype(np.intp).clip(max=BINS - 2)
+        rise = self.kernels[1:] - self.kernels[:-1]
+        return np.where(inside, self.kernels[lower] + (place - lower) * rise[lower], 0.0)
 
     def _mixed(self, kernels: FloatArray, r: FloatArray) -> FloatArray:
         gammas = math.lgamma((TAILS + 1) / 2) - math.lgamma(TAILS / 2)
         top = math.exp(gammas) / math.sqrt(TAILS * math.pi * self.square)
-        student = top * (1 + r**2 / (TAILS * self.square)) ** (-(TAILS + 1) / 2)
+        falls = 1 + r * r / (TAILS * self.square)
+        student = top / (falls * falls * np.sqrt(falls))  # to the power of (TAILS + 1) / 2
         return np.asarray((1 - TAIL_SHARE) * kernels + TAIL_SHARE * student)
 
 
 def _student_square(r: FloatArray) -> float:
-    """The scale, squared, with which residuals are most probable under a Student distribution with TAILS degrees."""
-    square = max(float(np.median(r**2)), LEAST_VARIANCE)
+    """The scale, squared, with which residuals are most probable under a Student distribution with TAILS degrees.
+
+    Each weighs (TAILS + 1) / (TAILS + r^2 / square), and the square is the mean of the weighed squares.
+    """
+    squares = r * r
+    result = max(float(np.median(squares)), LEAST_VARIANCE)
     for _ in range(20):
-        weight = (TAILS + 1) / (TAILS + r**2 / square)
-        square = max(float((weight * r**2).mean()), LEAST_VARIANCE)
-    return square
+        before, weights = result, 1 / (TAILS * result + squares)
+        result = max((TAILS + 1) * result * (1 - TAILS * result * float(weights.mean())), LEAST_VARIANCE)
+        if abs(result - before) < 1e-4 * before:
+            break
+    return result
 
 
 def pieces_of(n_rows: int) -> int:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from visl.additive import AdditiveFits, log_densities
+from visl.additive import AdditiveFits
 from visl.additive_logits import AdditiveLogits
 from visl.level_tables import LevelTables
 from visl.schema import CONTINUOUS, Schema
@@ -47,7 +47,7 @@ class GroupFits:
         """(N,) of every row that sees the group and its parents, else NaN; parents: (M,)"""
         column, given = self.column[group], self._columns(parents)
         if self.is_number[column]:
-            return log_densities(self.additive.residuals(column, given, [])[0])
+            return self.additive.log_prob(column, given)
         return self._of_level(column, given)
 
     def gain(self, group: int, parents: BoolArray, changed: int) -> tuple[float, float, int]:
@@ -72,10 +72,10 @@ class GroupFits:
         # Of all parents of a graph one is asked for after the other; of a set with one more, only that one.
         given = sorted([*others, parent])
         asked = given if parents[changed] else [parent]
-        found = self.additive.residuals(column, given, asked)
-        if np.isnan(found[0]).all():
-            return found[0]
-        return log_densities(found[0]) - log_densities(found[1 + asked.index(parent)])
+        with_all = self.additive.log_prob(column, given, None, asked)
+        if np.isnan(with_all).all():
+            return with_all
+        return with_all - self.additive.log_prob(column, given, parent, asked)
 
     def dependent(self, asked: BoolArray, share: float, n_pairs: int) -> BoolArray:
         """(M, M) the asked pairs of groups of levels that are not independent by themselves.

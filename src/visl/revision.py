@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 import os
+from collections import ChainMap
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from threadpoolctl import threadpool_limits
 
 from visl.batches import TrainingData
 from visl.graph.equivalence import compelled_edges
@@ -36,6 +39,7 @@ CLEARLY = (0.05, 3.0)  # nats a row, and standard errors, by which networks pred
 MOST_SEARCHED = 30  # groups: with more, edges are only dropped and turned
 REPLICATES = 40  # data sets of rows drawn with replacement, in which graphs are searched again
 DETOURS = 10  # of them, by way of which a better graph is looked for
+MOST_THREADS = 8
 LIKELIER = 0.02  # of a direction's share goes to that of the best graph, which then has one where both have a half
 UNSEEN = 0.1  # times that each direction counts as found beyond those
 
@@ -56,23 +60,48 @@ def revise(model: VislModel, data: TrainingData, seeds: Sequence[int], engine: E
     assert isinstance(model.edges, DirectedPosterior)
     largest, found = int(np.argmax(data.sizes)), None
     if largest in data.parts:
-
-        def judged(k: int, member: VislModel) -> list[list[float]]:
-            return _Judge(member, data, k, seeds[k], largest).probabilities().tolist()
-
-        members = model.members()
-        if members[0].noise_variance.is_cuda:  # threads have a stream of their own
-            torch.cuda.synchronize()
-        with ThreadPoolExecutor(_n_threads()) as pool:
-            found = list(pool.map(judged, range(len(members)), members))
+        found = _judged([_Rows(member, data, k, seeds[k], largest) for k, member in enumerate(model.members())])
     everywhere = engine.gather(found)
     probabilities = torch.tensor(next(p for p in everywhere if p is not None), dtype=model.edges.decided.dtype)
     model.edges.decided.copy_(probabilities)
 
 
-def _n_threads() -> int:
-    """Members are judged side by side on the CPU; what one holds is soon given back."""
-    return min(8, os.cpu_count() or 1)
+def _judged(rows_of: Sequence[_Rows]) -> list[list[list[float]]]:
+    """Every member's probabilities. Members that see the same rows share their fits, one after the other; the others
+    are judged side by side, on the CPU."""
+    alike: dict[bytes, list[int]] = {}
+    for k, rows in enumerate(rows_of):
+        alike.setdefault(hashlib.sha256(rows.values.tobytes()).digest(), []).append(k)
+
+    def of_all(members: Sequence[int]) -> dict[int, list[list[float]]]:
+        fits = GroupFits(rows_of[members[0]].values, rows_of[members[0]].member.schema)
+        return {k: _Judge(rows_of[k], fits).probabilities().tolist() for k in members}
+
+    if rows_of[0].member.noise_variance.is_cuda:  # threads have a stream of their own
+        torch.cuda.synchronize()
+    n_threads = min(MOST_THREADS, os.cpu_count() or 1, len(alike))
+    # Threads of a matrix product in every thread would only get in each other's way.
+    with ThreadPoolExecutor(n_threads) as pool, threadpool_limits(1 if n_threads > 1 else None):
+        found = dict(ChainMap(*pool.map(of_all, alike.values())))
+    return [found[k] for k in range(len(rows_of))]
+
+
+class _Rows:
+    """Those that a member has learned from, and those that it has not; all together in the order of the table."""
+
+    def __init__(self, member: VislModel, data: TrainingData, k: int, seed: int, part: int) -> None:
+        self.member, self.seed = member, seed
+        table = data.table_of(k, part)
+        # Any of them, wherever they stand in the table.
+        places = [rows(k, seed, part)[:MOST_ROWS].sort().values for rows in (data.learned_rows, data.held_out_rows)]
+        self.learned, self.held_out = (SeenRows(member, table.take_rows(rows.numpy())) for rows in places)
+        self.order = torch.cat(places).argsort().numpy()  # (N,) where they are among the learned and the held-out ones
+        self.is_held_out = self.order >= len(places[0])
+        self.values = np.concatenate([self.learned.dense(), self.held_out.dense()])[self.order]  # (N, D)
+
+    def log_prob_by_networks(self, graph: BoolArray) -> FloatArray:
+        """(N, M)"""
+        return np.concatenate([rows.log_prob(graph) for rows in (self.learned, self.held_out)])[self.order]
 
 
 class _Judge:
@@ -83,15 +112,11 @@ class _Judge:
     alone, fits need neither networks nor a settled graph.
     """
 
-    def __init__(self, member: VislModel, data: TrainingData, k: int, seed: int, part: int) -> None:
+    def __init__(self, rows: _Rows, fits: GroupFits) -> None:
+        member = rows.member
         assert isinstance(member.edges, DirectedPosterior)
-        table = data.table_of(k, part)
-        held_out = data.held_out_rows(k, seed, part)
-        learned = data.learned_rows(k, seed, part)
-        # Any of them, wherever they stand in the table.
-        self.learned, self.held_out = (
-            SeenRows(member, table.take_rows(rows[:MOST_ROWS].sort().values.numpy())) for rows in (learned, held_out)
-        )
+        self.rows, self.fits = rows, fits
+        self.learned, self.held_out = rows.learned, rows.held_out
         with torch.no_grad():
             self.found = member.edges.found()[0].cpu().double().numpy()
         self.too_much: float | None = None  # of the settled graph's edges, which are judged first
@@ -100,13 +125,11 @@ class _Judge:
         self.prior = member.edges.prior[0].cpu().double().numpy()
         self.required = self.prior == 1
         self.learned_edges = member.edges.learned[0].cpu().numpy()  # which prior knowledge leaves open
-        rows = np.concatenate([rows.dense() for rows in (self.learned, self.held_out)])
-        self.fits = GroupFits(rows, member.schema)
         self.searched = self.fits.tabulated or len(self.graph) <= MOST_SEARCHED
-        seen = (~np.isnan(rows)).astype(np.float32)
+        seen = (~np.isnan(rows.values)).astype(np.float32)
         self.seen_together = (seen.T @ seen)[np.ix_(self.fits.column, self.fits.column)]  # (M, M) rows
-        rng = np.random.default_rng(seed)
-        self.chances = [Chance.draw(len(rows), len(self.graph), rng) for _ in range(REPLICATES)]
+        rng = np.random.default_rng(rows.seed)
+        self.chances = [Chance.draw(len(seen), len(self.graph), rng) for _ in range(REPLICATES)]
         self.by_fits, numbers = self._judged_by_fits(), np.array(member.schema.has_numbers)  # (M,)
         # (M, M) of each edge: how many nats, and by how many standard errors
         self.least, self.errors = (
@@ -134,8 +157,7 @@ class _Judge:
         """
         if self.fits.tabulated:
             return self.fits.possible
-        networks = np.concatenate([rows.log_prob(self.graph) for rows in (self.learned, self.held_out)])
-        is_held_out = np.arange(len(networks)) >= len(self.learned.seen)
+        networks, is_held_out = self.rows.log_prob_by_networks(self.graph), self.rows.is_held_out
         result: BoolArray = self.fits.possible & (self.graph.sum(0) <= MOST_PARENTS)
         least, errors = CLEARLY
         for j in np.flatnonzero(result):

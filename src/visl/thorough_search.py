@@ -27,6 +27,7 @@ class ThoroughSearch:
         self.climb, self.fits = climb, fits
         numbers = fits.is_number[fits.column] & climb.open_.any(0)
         self.numbers: list[int] = np.flatnonzero(numbers).tolist()
+        self._known: dict[tuple[int, bytes], int | None] = {}
 
     def best(self, graph: BoolArray, detours: Sequence[Chance]) -> BoolArray:
         """The best graph that is found from this one, from its closed edges alone, or by way of a better graph of
@@ -58,13 +59,20 @@ class ThoroughSearch:
     def _eliminated(self, j: int, graph: BoolArray, further: BoolArray) -> BoolArray:
         """(M,) j's parents and as many further ones as rows can tell of, without those not worth their cost."""
         parents = self._widest(j, graph, further)
-        while True:
-            droppable = np.flatnonzero(parents & self.climb.open_[:, j])
-            worth = [self._worth(i, j, parents) for i in droppable.tolist()]
-            if not worth or min(worth) >= PARENT_COST:
-                return parents
+        while (weakest := self._weakest(j, parents)) is not None:
             parents = parents.copy()
-            parents[droppable[int(np.argmin(worth))]] = False
+            parents[weakest] = False
+        return parents
+
+    def _weakest(self, j: int, parents: BoolArray) -> int | None:
+        """The parent that is worth least, and not its cost."""
+        key = j, parents.tobytes()
+        if key not in self._known:  # whichever graph led here
+            droppable = np.flatnonzero(parents & self.climb.open_[:, j]).tolist()
+            worth = [self._worth(i, j, parents) for i in droppable]
+            least = int(np.argmin(worth)) if worth else 0
+            self._known[key] = droppable[least] if worth and worth[least] < PARENT_COST else None
+        return self._known[key]
 
     def _widest(self, j: int, graph: BoolArray, further: BoolArray) -> BoolArray:
         """(M,) first of all those that are worth most by themselves."""
