@@ -28,9 +28,10 @@ from visl.schema import CATEGORICAL, CONTINUOUS
 from visl.table import Table, mix_bits
 
 CHAINS_OF_DRAWS = 0.5  # chains for a draw, where no whole completions are asked for: every chain gives many of them
-FLOATS_OF_CHAINS = 1 << 22
+# Rows are taken in chunks so that tensors stay near these sizes: larger ones were slower, but on GPUs.
+FLOATS_AT_ONCE, FLOATS_OF_CHAINS = 1 << 20, 1 << 22
+TIMES_ON_GPU = 32
 KEPT_FLOATS = 1 << 24  # of distributions that are kept, since mean, quantiles and more are often asked for together
-FLOATS_AT_ONCE = 1 << 20  # rows are taken in chunks so that tensors stay near this size; larger ones were slower
 
 
 @dataclass(frozen=True)
@@ -158,7 +159,8 @@ class Imputer:
         self.device, self.n_draws, self.schema = model.noise_variance.device, n_draws, model.schema
         # In float64 on the CPU: matrix products round differently with a row's place in the batch, and in float32 that
         # would show, and could flip a level. GPUs keep float32.
-        self.dtype = torch.float64 if self.device.type == "cpu" else torch.float32
+        on_cpu = self.device.type == "cpu"
+        self.dtype, self._scale = (torch.float64, 1) if on_cpu else (torch.float32, TIMES_ON_GPU)
         self.n_groups, self.dim = M, d
         columns = enumerate(model.schema.columns)
         self._certain = {j: code for j, column in columns if (code := column.certain_code) is not None}
@@ -321,7 +323,7 @@ class Imputer:
     ) -> Iterator[tuple[slice, Drawn]]:
         n_draws = math.ceil(CHAINS_OF_DRAWS * self.n_draws) if draw_order is None else self.n_draws
         streams = table.row_keys() if draw_order is None else _row_streams(table)
-        for rows, chunk in self._chunks(asked, max(1, FLOATS_OF_CHAINS // (n_draws * POINTS))):
+        for rows, chunk in self._chunks(asked, max(1, self._scale * FLOATS_OF_CHAINS // (n_draws * POINTS))):
             some = None if draw_order is None else draw_order[:, rows]
             for output in self._polished(table.take_rows(rows), rows, asked.some(chunk), some, streams[rows], n_draws):
                 yield chunk, output
@@ -394,7 +396,7 @@ class Imputer:
     def _rows_at_once(self, n_draws: int) -> int:
         """Of networks; it depends on the model alone."""
         widest = max(self.n_groups, len(self.schema.columns))
-        return max(1, FLOATS_AT_ONCE // (n_draws * widest * self.dim))
+        return max(1, self._scale * FLOATS_AT_ONCE // (n_draws * widest * self.dim))
 
     @staticmethod
     def _chunks(asked: AskedCells, n_rows: int) -> Iterator[tuple[NDArray[np.int64], slice]]:
