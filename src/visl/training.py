@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from visl.batches import CellStore, Noise, StepInputs, TrainingData
+from visl.causes import find_causes
 from visl.config import IMPUTE, SETTLED, Config, Phase
 from visl.errors import InputError
 from visl.graph.posterior import DirectedPosterior
@@ -123,7 +124,9 @@ class _Run:
             return
         if self.state.at_start:
             standardise(self.model, self.all_data, self.engine)
-        if self._at_new_phase:
+        if self.state.at_start and find_causes(self.model, self.all_data, self.seeds, self.engine):
+            self.state.epoch = self.phases[-1].first  # no network is needed for the graph
+        elif self._at_new_phase:
             self._change_graph()
         filled = self._rows_for_guess() if self.phase.name == IMPUTE else None
         self.model.edge_cost.copy_(self._edge_cost())

@@ -1,0 +1,119 @@
+"""Wide tables of causes and effects, such as injuries and symptoms: their graph is searched without any network."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from visl.additive_logits import RIDGE, SMOOTHNESS, log_prob_of_others
+from visl.batches import TrainingData
+from visl.graph.posterior import DirectedPosterior
+from visl.group_fits import MOST_WITH_LEVELS, ROWS_OF_A_PARENT
+from visl.model import VislModel
+from visl.noisy_or import Effect, available
+from visl.order_search import OrderSearch, worth_of_all
+from visl.schema import BINARY, Schema
+from visl.steps import Engine
+from visl.table import Table
+
+MOST_COLUMNS = 1000
+MOST_ROWS = 5000
+COMMONEST = 0.4  # share of the cells that are present, above which columns have too many causes to look through
+CLEARLY = 4.0  # standard errors of a covariance
+MOST_AGAINST = 0.01  # of the pairs that clearly go together, in the other way
+ASKED, OF_EACH = 50, 5  # columns of which it is looked at whether they are effects, and causes of each
+SEARCHES = 12  # from orders that differ by chance ...
+APART = 0.3  # ... in the logarithm of what columns are worth as causes
+# An edge that all searches find has the probability sigmoid((w - JUST) / UNIT), if it is worth w nats beyond its cost.
+JUST, UNIT = 1.0, 1.5
+UNFOUND = 0.02  # of its prior probability is left to an edge that no search finds
+
+FloatArray = NDArray[np.float64]
+BoolArray = NDArray[np.bool_]
+
+
+def find_causes(model: VislModel, data: TrainingData, seeds: Sequence[int], engine: Engine) -> bool:
+    """Decide all edge probabilities, if the table is one of causes and effects. On the largest part of the data, by the
+    first process that has it."""
+    if not possible(model.schema) or not isinstance(model.edges, DirectedPosterior):
+        return False
+    largest, found = int(np.argmax(data.sizes)), None
+    if largest in data.parts:
+        prior = model.edges.prior.cpu().double().numpy()
+        found = [_of_member(data.table_of(k, largest), prior[k], seed) for k, seed in enumerate(seeds)]
+    of_members = next(f for f in engine.gather(found) if f is not None)
+    if any(probabilities is None for probabilities in of_members):
+        return False
+    model.edges.decided.copy_(torch.tensor(of_members, dtype=model.edges.decided.dtype))
+    return True
+
+
+def possible(schema: Schema) -> bool:
+    """Narrower tables are counted, and groups of several columns are not searched."""
+    single = len(schema.groups) == len(schema.columns)
+    binary = all(column.kind == BINARY for column in schema.columns)
+    return single and binary and MOST_WITH_LEVELS < len(schema.columns) <= MOST_COLUMNS and available()
+
+
+def _of_member(table: Table, prior: FloatArray, seed: int) -> list[list[float]] | None:
+    values, observed = table.take_rows(np.arange(min(table.n_rows, MOST_ROWS))).to_dense()
+    found = probabilities(np.where(observed, values, np.nan), prior, seed)
+    return None if found is None else found.tolist()
+
+
+def probabilities(values: FloatArray, prior: FloatArray, seed: int) -> FloatArray | None:
+    """(N, M) of 0, 1 and NaN, (M, M) -> (M, M); None: columns are not causes and effects of each other."""
+    filled = np.where(np.isnan(values), _means(values), values)
+    if filled.mean() > COMMONEST or not go_together(filled):
+        return None
+    effects = [Effect(column, filled) for column in values.T]
+    varies = np.array([effect.varies for effect in effects])
+    required, open_ = prior == 1, (prior > 0) & (prior < 1) & varies[:, None] & varies
+    np.fill_diagonal(open_, False)
+    if not _are_effects(effects, values, filled, open_, seed):
+        return None
+    priority = worth_of_all(effects, open_).sum(1)
+    graphs, worth = np.zeros(prior.shape), np.zeros(prior.shape)
+    for k in range(SEARCHES):
+        rng = np.random.default_rng([seed, k])
+        search = OrderSearch(effects, open_, required, priority * np.exp(APART * rng.standard_normal(len(priority))))
+        graphs += search.run(rng)
+        worth += search.worth()
+    share, worth = graphs / SEARCHES, worth / np.maximum(graphs, 1)
+    result = share / (1 + np.exp(-(worth - JUST) / UNIT))
+    seen = (~np.isnan(values)).astype(np.float32)
+    unknown = (seen.T @ seen < ROWS_OF_A_PARENT) & (share + share.T == 0)
+    result = np.maximum(result, np.where(unknown, prior, UNFOUND * prior))
+    return np.where(required, 1.0, np.where(required.T, 0.0, np.minimum(result, prior > 0)))
+
+
+def _means(values: FloatArray) -> FloatArray:
+    """(M,) of what is seen; a gap tells nothing, so it enters as what is usual."""
+    n_seen = (~np.isnan(values)).sum(0)
+    return np.asarray(np.nansum(values, axis=0) / np.maximum(n_seen, 1))
+
+
+def go_together(filled: FloatArray) -> bool:
+    """Where causes only bring effects about, no pair of columns goes against each other, but by chance."""
+    away = filled - filled.mean(0)
+    spread = np.sqrt(np.square(away).mean(0))
+    scale = np.maximum(np.outer(spread, spread), 1e-12) / np.sqrt(len(filled))
+    z = (away.T @ away / len(filled) / scale)[np.triu_indices(filled.shape[1], 1)]
+    return bool((z < -CLEARLY).sum() <= MOST_AGAINST * (z > CLEARLY).sum())
+
+
+def _are_effects(effects: list[Effect], values: FloatArray, filled: FloatArray, open_: BoolArray, seed: int) -> bool:
+    """Whether noisy-ors of a few causes tell columns better than logits that are sums of the same do."""
+    some, better = np.flatnonzero([effect.varies for effect in effects]), 0.0
+    for j in np.random.default_rng(seed).permutation(some)[:ASKED].tolist():
+        causes = effects[j].chosen(np.flatnonzero(open_[:, j]).tolist(), OF_EACH)
+        seen = ~np.isnan(values[:, j])
+        X = np.concatenate([np.ones((int(seen.sum()), 1)), filled[seen][:, list(causes)]], axis=1)
+        level, penalty = values[seen, j].astype(np.intp), RIDGE * np.eye(X.shape[1])
+        by_logits = max(log_prob_of_others(X, level, 2, strength * penalty).sum() for strength in SMOOTHNESS)
+        # Every weight that is fitted to the rows by which it is judged seems worth a nat more than it is.
+        better += -effects[j].fit(causes).loss - X.shape[1] - float(by_logits)
+    return better > 0
