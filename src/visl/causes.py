@@ -24,10 +24,10 @@ MOST_ROWS = 5000
 COMMONEST = 0.4  # share of the cells that are present, above which columns have too many causes to look through
 CLEARLY = 4.0  # standard errors of a covariance
 MOST_AGAINST = 0.01  # of the pairs that clearly go together, in the other way
-ASKED, OF_EACH = 50, 5  # columns of which it is looked at whether they are effects, and causes of each
-SEARCHES = 12  # from orders that differ by chance ...
+SEARCHES = 8  # from orders that differ by chance ...
 APART = 0.3  # ... in the logarithm of what columns are worth as causes
-# An edge that all searches find has the probability sigmoid((w - JUST) / UNIT), if it is worth w nats beyond its cost.
+# An edge that a search finds has the probability sigmoid((w - JUST) / UNIT), if it is worth w nats beyond its cost. Its
+# direction has the share sigmoid(t / UNIT) of it, if t nats are lost when it is turned.
 JUST, UNIT = 1.0, 1.5
 UNFOUND = 0.02  # of its prior probability is left to an edge that no search finds
 
@@ -59,7 +59,8 @@ def possible(schema: Schema) -> bool:
 
 
 def _of_member(table: Table, prior: FloatArray, seed: int) -> list[list[float]] | None:
-    values, observed = table.take_rows(np.arange(min(table.n_rows, MOST_ROWS))).to_dense()
+    some = np.random.default_rng(seed).permutation(table.n_rows)[:MOST_ROWS]
+    values, observed = table.take_rows(np.sort(some)).to_dense()
     found = probabilities(np.where(observed, values, np.nan), prior, seed)
     return None if found is None else found.tolist()
 
@@ -73,21 +74,26 @@ def probabilities(values: FloatArray, prior: FloatArray, seed: int) -> FloatArra
     varies = np.array([effect.varies for effect in effects])
     required, open_ = prior == 1, (prior > 0) & (prior < 1) & varies[:, None] & varies
     np.fill_diagonal(open_, False)
-    if not _are_effects(effects, values, filled, open_, seed):
-        return None
     priority = worth_of_all(effects, open_).sum(1)
-    graphs, worth = np.zeros(prior.shape), np.zeros(prior.shape)
+    result = np.zeros(prior.shape)
     for k in range(SEARCHES):
         rng = np.random.default_rng([seed, k])
         search = OrderSearch(effects, open_, required, priority * np.exp(APART * rng.standard_normal(len(priority))))
-        graphs += search.run(rng)
-        worth += search.worth()
-    share, worth = graphs / SEARCHES, worth / np.maximum(graphs, 1)
-    result = share / (1 + np.exp(-(worth - JUST) / UNIT))
+        graph = search.run(rng)
+        if k == 0 and not _are_effects(effects, values, filled, graph):
+            return None
+        exists = graph * _sigmoid((search.worth() - JUST) / UNIT)
+        as_found = _sigmoid(search.lost_if_turned() / UNIT)
+        result += (exists * as_found + (exists * (1 - as_found)).T) / SEARCHES
     seen = (~np.isnan(values)).astype(np.float32)
-    unknown = (seen.T @ seen < ROWS_OF_A_PARENT) & (share + share.T == 0)
-    result = np.maximum(result, np.where(unknown, prior, UNFOUND * prior))
-    return np.where(required, 1.0, np.where(required.T, 0.0, np.minimum(result, prior > 0)))
+    pair = result + result.T
+    unknown = (seen.T @ seen < ROWS_OF_A_PARENT) & (pair == 0)
+    result += np.where(unknown, 1.0, UNFOUND) * prior * (1 - pair)
+    return np.where(required, 1.0, np.where(required.T | (prior == 0), 0.0, result))
+
+
+def _sigmoid(x: FloatArray) -> FloatArray:
+    return np.asarray(0.5 * (1 + np.tanh(0.5 * x)))
 
 
 def _means(values: FloatArray) -> FloatArray:
@@ -105,15 +111,14 @@ def go_together(filled: FloatArray) -> bool:
     return bool((z < -CLEARLY).sum() <= MOST_AGAINST * (z > CLEARLY).sum())
 
 
-def _are_effects(effects: list[Effect], values: FloatArray, filled: FloatArray, open_: BoolArray, seed: int) -> bool:
-    """Whether noisy-ors of a few causes tell columns better than logits that are sums of the same do."""
-    some, better = np.flatnonzero([effect.varies for effect in effects]), 0.0
-    for j in np.random.default_rng(seed).permutation(some)[:ASKED].tolist():
-        causes = effects[j].chosen(np.flatnonzero(open_[:, j]).tolist(), OF_EACH)
-        seen = ~np.isnan(values[:, j])
+def _are_effects(effects: list[Effect], values: FloatArray, filled: FloatArray, graph: BoolArray) -> bool:
+    """Whether noisy-ors tell columns better, given their causes, than logits that are sums do."""
+    better = 0.0
+    for j in np.flatnonzero(graph.any(0) & np.array([effect.varies for effect in effects])).tolist():
+        causes, seen = tuple(np.flatnonzero(graph[:, j]).tolist()), ~np.isnan(values[:, j])
         X = np.concatenate([np.ones((int(seen.sum()), 1)), filled[seen][:, list(causes)]], axis=1)
         level, penalty = values[seen, j].astype(np.intp), RIDGE * np.eye(X.shape[1])
         by_logits = max(log_prob_of_others(X, level, 2, strength * penalty).sum() for strength in SMOOTHNESS)
         # Every weight that is fitted to the rows by which it is judged seems worth a nat more than it is.
         better += -effects[j].fit(causes).loss - X.shape[1] - float(by_logits)
-    return better > 0
+    return better >= 0

@@ -102,15 +102,6 @@ class Effect:
         curvature = (x * (stays / (1 - stays) ** 2)) @ x.T + SMALLEST_CURVATURE * np.eye(len(x))
         return np.asarray((weights**2 / (2 * np.linalg.inv(curvature).diagonal()))[1:])
 
-    def chosen(self, candidates: Sequence[int], most: int) -> Causes:
-        """The cause that gains most, then the one that gains most beside it, and so on."""
-        causes: Causes = ()
-        for _ in range(min(most, len(candidates))):
-            hazard = self.hazard(causes)
-            gains = [-1.0 if k in causes else self.gain_of(k, hazard) for k in candidates]
-            causes = tuple(sorted((*causes, candidates[int(np.argmax(gains))])))
-        return causes
-
     def eliminated(self, candidates: Iterable[int], cost: FloatArray) -> Causes:
         """Of the candidates those that are worth their cost, (M,) nats, beside each other: of all of them the one that
         falls shortest is dropped, again and again."""

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 FloatArray = NDArray[np.float64]
 
 LEAST_LEAK, LARGEST_WEIGHT = 1e-4, 20.0
-LONGEST_STEP = 0.5  # of a weight, beyond its own size: where effects are certain, curves are steep
-SWEEPS, STEPS_OF_A_WEIGHT, STEPS_ALONE = 60, 4, 25
+LARGEST_FALL = 0.25  # to this part of a weight, in one step
+SWEEPS, STEPS_OF_A_WEIGHT, STEPS_ALONE = 60, 2, 25
 SMALL, SETTLED = 1e-3, 1e-3  # share of a weight that a step still moves it; nats that a sweep still gains
 
 
@@ -27,8 +27,8 @@ def _loss(present: FloatArray, absent: FloatArray, weights: FloatArray, hazard: 
 
 
 @njit(cache=True, fastmath=True, nogil=True)
-def _step(x: FloatArray, absent: float, hazard: FloatArray, ahead: float) -> float:
-    """Newton's step of a weight that is `ahead` of the one in the hazard."""
+def _slope(x: FloatArray, absent: float, hazard: FloatArray, ahead: float) -> tuple[float, float]:
+    """Of the loss, and its own slope, at a weight that is `ahead` of the one in the hazard."""
     slope, curvature = absent, 1e-9
     for n in range(len(x)):
         if x[n] > 0:
@@ -36,7 +36,21 @@ def _step(x: FloatArray, absent: float, hazard: FloatArray, ahead: float) -> flo
             odds = stays / (1 - stays)
             slope -= x[n] * odds
             curvature += x[n] * x[n] * odds * (1 + odds)
-    return -slope / curvature
+    return slope, curvature
+
+
+@njit(cache=True, fastmath=True, nogil=True)
+def _moved(x: FloatArray, absent: float, hazard: FloatArray, weight: float, ahead: float, least: float) -> float:
+    """The weight after a step of Newton's, where the hazard has another that it is `ahead` of.
+
+    From below steps fall short of the minimum; from above they go too far, where the loss grows beyond all bounds.
+    """
+    slope, curvature = _slope(x, absent, hazard, ahead)
+    new = min(weight - slope / curvature, LARGEST_WEIGHT)
+    if new >= weight * LARGEST_FALL:
+        return new
+    at_least, _ = _slope(x, absent, hazard, ahead + least - weight)
+    return least if at_least >= 0 else max(new, weight * LARGEST_FALL)
 
 
 @njit(cache=True, fastmath=True, nogil=True)
@@ -57,8 +71,7 @@ def fit(present: FloatArray, absent: FloatArray, weights: FloatArray) -> float:
         for k in range(p):
             least = LEAST_LEAK if k == 0 else 0.0
             for _ in range(STEPS_OF_A_WEIGHT):
-                step = min(_step(present[k], absent[k], hazard, 0.0), weights[k] + LONGEST_STEP)
-                moved = min(max(weights[k] + step, least), LARGEST_WEIGHT) - weights[k]
+                moved = _moved(present[k], absent[k], hazard, weights[k], 0.0, least) - weights[k]
                 weights[k] += moved
                 for i in range(n):
                     hazard[i] += moved * present[k, i]
@@ -75,7 +88,7 @@ def gain_of_one(x: FloatArray, absent: float, hazard: FloatArray) -> float:
     """Nats that one more cause gains, if all others keep their weights.  (n,), its sum over the other rows, (n,)"""
     weight = 0.0
     for _ in range(STEPS_ALONE):
-        moved = min(max(weight + _step(x, absent, hazard, weight), 0.0), LARGEST_WEIGHT) - weight
+        moved = _moved(x, absent, hazard, weight, weight, 0.0) - weight
         weight += moved
         if abs(moved) < SMALL * (weight + SMALL):
             break

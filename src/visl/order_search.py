@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import networkx as nx
 import numpy as np
 from numpy.typing import NDArray
 
 from visl.noisy_or import Causes, Effect
+from visl.search import reaches
 
 # A column that has c effects among n others has one more with probability (EFFECTS + c) / (NO_EFFECTS + n): causes of
 # many are taken for a cause of one more sooner than columns that have no effect. The cost of an edge is -log of it.
@@ -44,8 +44,7 @@ class OrderSearch:
         """open_: (M, M) the edges that may be; required: (M, M); priority: (M,) those with more come first"""
         self.effects, self.open_, self.required = effects, open_, required
         self.cost = np.full(len(effects), FIRST_COST)
-        known = nx.from_numpy_array(required, create_using=nx.DiGraph)
-        self.order: list[int] = list(nx.lexicographical_topological_sort(known, key=lambda j: (-priority[j], j)))
+        self.order = _in_order(required, priority)
         self.moves = [j for j in self.order if effects[j].varies]
         self.causes: list[Causes] = [()] * len(effects)
         self.loss = np.zeros(len(effects))  # with the cost of causes
@@ -62,6 +61,19 @@ class OrderSearch:
         result = np.zeros(self.open_.shape)
         for j, causes in enumerate(self.causes):
             result[list(causes), j] = self.effects[j].worth(causes) - self.cost[list(causes)]
+        return result
+
+    def lost_if_turned(self) -> FloatArray:
+        """(M, M) nats that each edge would lose if it led the other way, all others as they are; inf if it cannot.
+
+        What is brought about by one column alone could as well bring that one about.
+        """
+        graph, result = self.graph(), np.full(self.open_.shape, np.inf)
+        from_to = reaches(graph)
+        further = (graph.astype(int) @ from_to) > 0  # whether a way leads there beside the edge
+        for i, j in np.argwhere(graph & self.open_ & self.open_.T & ~further).tolist():
+            turned = self._loss(i, _with(self.causes[i], j)) + self._loss(j, _but(self.causes[j], i))
+            result[i, j] = max(0.0, turned - self.loss[i] - self.loss[j])
         return result
 
     def run(self, rng: np.random.Generator) -> BoolArray:
@@ -109,7 +121,7 @@ class OrderSearch:
                 break
             if self.open_[j, k] and self.effects[k].varies:
                 gained += max(0.0, self._gain(j, k, self.causes[k]))
-            causes = tuple(cause for cause in causes if cause != k)
+            causes = _but(causes, k)
             values[other] = gained - self._loss(j, causes) + self.loss[j]
         gained, causes = 0.0, self.causes[j]
         for other in range(place + 1, len(self.order)):  # the other way round
@@ -117,9 +129,9 @@ class OrderSearch:
             if self.required[j, k]:
                 break
             if j in self.causes[k]:
-                gained += self.loss[k] - self._loss(k, tuple(cause for cause in self.causes[k] if cause != j))
+                gained += self.loss[k] - self._loss(k, _but(self.causes[k], j))
             if self.open_[k, j] and self._gain(k, j, causes) > 0:
-                causes = tuple(sorted((*causes, k)))
+                causes = _with(causes, k)
             values[other] = gained - self._loss(j, causes) + self.loss[j]
         return values
 
@@ -143,3 +155,20 @@ class OrderSearch:
         for k, (causes, loss) in found.items():
             self.causes[k], self.loss[k] = causes, loss
         return True
+
+
+def _with(causes: Causes, k: int) -> Causes:
+    return tuple(sorted((*causes, k)))
+
+
+def _but(causes: Causes, k: int) -> Causes:
+    return tuple(cause for cause in causes if cause != k)
+
+
+def _in_order(required: BoolArray, priority: FloatArray) -> list[int]:
+    """All columns, those with more priority first, but causes that are required before their effects."""
+    left, order = np.argsort(-priority, kind="stable").tolist(), []
+    while left:
+        order.append(next(j for j in left if not required[left, j].any()))
+        left.remove(order[-1])
+    return order

@@ -110,7 +110,7 @@ def summarise(
     found = f"{count(len(edges), 'edge')} {above} between {count(len(model.groups_), 'group')}"
     talk.result(
         summary,
-        f"Fitted {count(model.model_.epochs, 'epoch')} in {duration(seconds)}: {found}.",
+        f"Fitted {count(len(model.history_), 'epoch')} in {duration(seconds)}: {found}.",
         *(
             [edge_table(edges[:TOP_EDGES], title=_title(len(edges)), spread=model.model_.n_members > 1)]
             if edges

@@ -1,0 +1,146 @@
+"""Wide tables of causes and effects."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from visl import VISL, causes
+from visl.graph.metrics import structure_scores
+from visl.graph.posterior import DirectedPosterior
+from visl.schema import BINARY, CONTINUOUS, Column, Schema
+
+M = 110
+SETTINGS = {"latent_dim": 2, "epochs": 6, "n_draws": 2, "random_state": 0}
+
+
+def layers(n_rows=600, seed=0):
+    """(N, M), (M, M): three layers, in a random order of columns."""
+    rng = np.random.default_rng(seed)
+    layer = np.sort(rng.choice(3, M, p=[0.2, 0.3, 0.5]))
+    x, edges = np.zeros((n_rows, M)), np.zeros((M, M), bool)
+    for j in range(M):
+        before = np.flatnonzero(layer == layer[j] - 1)
+        of_j = rng.choice(before, min(len(before), rng.integers(1, 4)), replace=False) if len(before) else []
+        edges[of_j, j] = True
+        absent = np.prod(1 - rng.uniform(0.4, 0.9, len(of_j)) * x[:, of_j], axis=1)
+        share = rng.uniform(0.05, 0.3) if layer[j] == 0 else 0.01
+        x[:, j] = rng.random(n_rows) < 1 - (1 - share) * absent
+    order = rng.permutation(M)
+    return x[:, order], edges[np.ix_(order, order)]
+
+
+@pytest.fixture(scope="module")
+def table():
+    return layers()
+
+
+PRIOR = 0.05 * (1 - np.eye(M))
+
+
+@pytest.fixture(scope="module")
+def found(table):
+    return causes.probabilities(table[0], PRIOR, seed=0)
+
+
+def chosen(probabilities):
+    return DirectedPosterior.choose_graph(probabilities, 0.5)
+
+
+def schema(kinds, n_groups=None):
+    n_groups = n_groups or len(kinds)
+    levels = {BINARY: (0, 1), CONTINUOUS: ()}
+    columns = tuple(Column(j, kind, j % n_groups, levels=levels[kind]) for j, kind in enumerate(kinds))
+    return Schema(columns, tuple(range(n_groups)), grouped=n_groups < len(kinds))
+
+
+def test_the_graph_is_found(table, found):
+    scores = structure_scores(chosen(found), table[1])
+    assert scores.orientation_f1 > 0.9
+    assert scores.adjacency_precision > 0.9
+
+
+def test_probabilities_are_those_of_a_graph(found):
+    assert ((found >= 0) & (found <= 1)).all()
+    assert (found + found.T <= 1 + 1e-9).all()
+    assert (np.diag(found) == 0).all()
+    sure = found > 0.9
+    assert sure.sum() > 50
+
+
+def test_what_is_more_than_nine_in_ten_probable_is_true(table, found):
+    assert table[1][found > 0.9].mean() > 0.9
+    assert table[1][found < 0.1].mean() < 0.01
+
+
+def test_gaps_lose_edges_but_make_few(table):
+    values, edges = table
+    gaps = np.random.default_rng(1).random(values.shape) < 0.2
+    graph = chosen(causes.probabilities(np.where(gaps, np.nan, values), PRIOR, seed=0))
+    scores = structure_scores(graph, edges)
+    assert scores.adjacency_precision > 0.8
+    assert scores.adjacency_recall > 0.6
+
+
+def test_independent_columns_have_no_edge():
+    rng = np.random.default_rng(0)
+    x = (rng.random((600, M)) < rng.uniform(0.05, 0.4, M)).astype(float)
+    assert chosen(causes.probabilities(x, PRIOR, seed=0)).sum() <= 0.01 * M * (M - 1) / 2
+
+
+def test_knowledge_is_kept(table):
+    values, edges = table
+    (a, b), (c, d) = np.argwhere(edges)[:2]
+    prior = PRIOR.copy()
+    prior[b, a], prior[c, d] = 1.0, 0.0
+    p = causes.probabilities(values, prior, seed=0)
+    assert p[b, a] == 1
+    assert p[a, b] == p[c, d] == 0
+
+
+def test_other_tables_are_left_to_networks(table):
+    values, _ = table
+    against = values.copy()
+    against[:, ::2] = 1 - against[:, ::2]  # then pairs go against each other
+    assert not causes.go_together(against)
+    assert causes.probabilities(against, PRIOR, seed=0) is None
+    rng = np.random.default_rng(0)
+    often = (rng.random((600, 1)) < 0.5) | (rng.random((600, M)) < 0.5)
+    assert causes.probabilities(often.astype(float), PRIOR, seed=0) is None
+
+
+def test_only_wide_tables_of_two_levels():
+    assert causes.possible(schema([BINARY] * 101))
+    assert not causes.possible(schema([BINARY] * 100))
+    assert not causes.possible(schema([BINARY] * 1001))
+    assert not causes.possible(schema([BINARY] * 100 + [CONTINUOUS]))
+    assert not causes.possible(schema([BINARY] * 202, n_groups=101))
+
+
+@pytest.fixture(scope="module")
+def fitted(table):
+    frame = pd.DataFrame(table[0][:300].astype(bool), columns=[f"c{j}" for j in range(M)])
+    frame = frame.astype(object).mask(np.random.default_rng(2).random(frame.shape) < 0.05)
+    return frame, VISL(**SETTINGS).fit(frame)
+
+
+def test_no_network_learns_the_graph(fitted, table):
+    _, model = fitted
+    assert set(model.history_["stage"]) == {2}
+    assert model.history_["epoch"].tolist() == [3, 4, 5, 6]
+    p = model.edge_probabilities_.to_numpy()
+    assert structure_scores(chosen(p), table[1]).adjacency_precision > 0.8
+
+
+def test_the_same_seed_gives_the_same_graph(fitted):
+    frame, model = fitted
+    again = VISL(**SETTINGS).fit(frame)
+    pd.testing.assert_frame_equal(again.edge_probabilities_, model.edge_probabilities_)
+    assert not model.transform(frame).isna().any().any()
+
+
+def test_where_columns_go_against_each_other_networks_learn_it(fitted):
+    frame, _ = fitted
+    other = frame.iloc[:100].copy()
+    other.iloc[:, ::2] = ~other.iloc[:, ::2].astype("boolean")
+    model = VISL(**{**SETTINGS, "epochs": 3}).fit(other)
+    assert set(model.history_["stage"]) == {1, 2}
