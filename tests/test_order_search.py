@@ -9,8 +9,9 @@ from visl.order_search import EFFECTS, NO_EFFECTS, OrderSearch, worth_of_all
 
 M = 12
 TRUE = np.zeros((M, M), bool)
-TRUE[[0, 0, 1, 1, 2, 2, 2], [3, 4, 4, 5, 5, 6, 7]] = True  # three that cause others, five effects of one or two ...
-TRUE[[3, 3, 4], [8, 9, 9]] = True  # ... of which two cause others again; 10 and 11 are alone
+TRUE[[0, 1, 0, 2, 1, 2], [3, 3, 4, 4, 5, 5]] = True  # effects of two each, from which directions can be told ...
+TRUE[[3, 4, 3, 5, 4, 5], [6, 6, 7, 7, 8, 8]] = True  # ... and theirs
+TRUE[9, 10] = True  # a single cause, which may as well be the effect; 11 is alone
 
 
 def simulated(n_rows=3000, seed=0):
@@ -40,7 +41,10 @@ def search(effects, open_=OPEN, required=NONE, priority=None):
 def test_the_graph_is_found_from_any_order(effects):
     for priority in (None, np.arange(M, 0, -1.0), np.random.default_rng(3).random(M)):
         _, graph = search(effects, priority=priority)
-        assert np.argwhere(graph).tolist() == np.argwhere(TRUE).tolist()
+        assert graph[9, 10] ^ graph[10, 9]
+        assert graph[:9, :9][TRUE[:9, :9]].all()
+        # Among so few columns an edge costs little, so that one more may seem worth it by chance.
+        assert graph.sum() <= TRUE.sum() + 1
 
 
 def test_columns_are_worth_most_as_causes_of_what_they_cause(effects):
@@ -51,14 +55,19 @@ def test_columns_are_worth_most_as_causes_of_what_they_cause(effects):
 
 def test_an_edge_costs_less_from_a_column_that_has_more_effects(effects):
     found, graph = search(effects)
-    n_effects = graph.sum(1)
-    assert n_effects[[2, 1, 11]].tolist() == [3, 2, 0]
+    assert graph.sum(1)[[0, 11]].tolist() == [2, 0]
     total = NO_EFFECTS + M - 1
-    np.testing.assert_allclose(
-        found.cost[[2, 1, 11]], -np.log(np.array([EFFECTS + 2.5, EFFECTS + 1.5, EFFECTS]) / total)
-    )
+    np.testing.assert_allclose(found.cost[[0, 11]], -np.log(np.array([EFFECTS + 1.5, EFFECTS]) / total))
     assert (found.worth()[~graph] == 0).all()
     assert (found.worth()[graph] > 0).all()
+
+
+def test_only_what_has_several_causes_tells_directions(effects):
+    found, graph = search(effects)
+    lost = found.lost_if_turned()
+    assert (lost[:6, 3:9][TRUE[:6, 3:9]] > 10).all()
+    assert min(lost[9, 10], lost[10, 9]) < 3  # the other is no edge; that column may have another effect by chance
+    assert np.isinf(lost[~graph]).all()
 
 
 def test_knowledge_is_kept(effects):
@@ -74,8 +83,8 @@ def test_knowledge_is_kept(effects):
 
 def test_a_required_edge_against_the_truth_turns_what_depends_on_it(effects):
     required = NONE.copy()
-    required[8, 3] = True
+    required[6, 3] = True
     found, graph = search(effects, OPEN & ~required & ~required.T, required)
-    assert graph[8, 3]
-    assert not graph[3, 8]
-    assert found.order.index(8) < found.order.index(3)
+    assert graph[6, 3]
+    assert not graph[3, 6]
+    assert found.order.index(6) < found.order.index(3)

@@ -24,6 +24,8 @@ MOST_ROWS = 5000
 COMMONEST = 0.4  # share of the cells that are present, above which columns have too many causes to look through
 CLEARLY = 4.0  # standard errors of a covariance
 MOST_AGAINST = 0.01  # of the pairs that clearly go together, in the other way
+LEAST_HAZARD, LARGEST_HAZARD = 1e-9, 20.0
+FILLINGS = 2  # times that gaps are filled anew
 SEARCHES = 8  # from orders that differ by chance ...
 APART = 0.3  # ... in the logarithm of what columns are worth as causes
 # An edge that a search finds has the probability sigmoid((w - JUST) / UNIT), if it is worth w nats beyond its cost. Its
@@ -67,39 +69,74 @@ def _of_member(table: Table, prior: FloatArray, seed: int) -> list[list[float]] 
 
 def probabilities(values: FloatArray, prior: FloatArray, seed: int) -> FloatArray | None:
     """(N, M) of 0, 1 and NaN, (M, M) -> (M, M); None: columns are not causes and effects of each other."""
-    filled = np.where(np.isnan(values), _means(values), values)
-    if filled.mean() > COMMONEST or not go_together(filled):
+    gaps = Gaps(values)
+    if gaps.filled.mean() > COMMONEST or not go_together(gaps.filled):
         return None
-    effects = [Effect(column, filled) for column in values.T]
-    varies = np.array([effect.varies for effect in effects])
+    varies = np.array([effect.varies for effect in gaps.effects])
     required, open_ = prior == 1, (prior > 0) & (prior < 1) & varies[:, None] & varies
     np.fill_diagonal(open_, False)
-    priority = worth_of_all(effects, open_).sum(1)
+    worth = gaps.fill(open_)
     result = np.zeros(prior.shape)
     for k in range(SEARCHES):
         rng = np.random.default_rng([seed, k])
-        search = OrderSearch(effects, open_, required, priority * np.exp(APART * rng.standard_normal(len(priority))))
+        priority = worth.sum(1) * np.exp(APART * rng.standard_normal(len(worth)))
+        search = OrderSearch(gaps.effects, open_, required, priority)
         graph = search.run(rng)
-        if k == 0 and not _are_effects(effects, values, filled, graph):
+        if k == 0 and not _are_effects(gaps, graph):
             return None
         exists = graph * _sigmoid((search.worth() - JUST) / UNIT)
         as_found = _sigmoid(search.lost_if_turned() / UNIT)
         result += (exists * as_found + (exists * (1 - as_found)).T) / SEARCHES
-    seen = (~np.isnan(values)).astype(np.float32)
-    pair = result + result.T
+    seen, pair = gaps.seen.astype(np.float32), result + result.T
     unknown = (seen.T @ seen < ROWS_OF_A_PARENT) & (pair == 0)
     result += np.where(unknown, 1.0, UNFOUND) * prior * (1 - pair)
     return np.where(required, 1.0, np.where(required.T | (prior == 0), 0.0, result))
 
 
+class Gaps:
+    """What enters for gaps as causes: at first the mean of a column, then what the others of the row make probable.
+
+    Of the effect at hand nothing is told to its own causes, else each would seem to bring it about.
+    """
+
+    def __init__(self, values: FloatArray) -> None:
+        self.values, self.seen = values, ~np.isnan(values)
+        means = np.nansum(values, axis=0) / np.maximum(self.seen.sum(0), 1)
+        self.filled = np.where(self.seen, values, means)
+        self.effects = [Effect(column, self.filled) for column in values.T]
+
+    def fill(self, open_: BoolArray) -> FloatArray:
+        """What each column is worth as a cause of each other, (M, M), once nothing changes much."""
+        worth = worth_of_all(self.effects, open_)
+        for _ in range(0 if self.seen.all() else FILLINGS):
+            leak, weights = self._weights(worth)
+            hazard = leak + self.filled @ weights  # (N, M)
+            self.effects = [
+                Effect(column, self._filled(hazard - np.outer(self.filled[:, j], weights[j])))
+                for j, column in enumerate(self.values.T)
+            ]
+            self.filled = self._filled(hazard)
+            worth = worth_of_all(self.effects, open_)
+        return worth
+
+    def _weights(self, worth: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """(M,) leaks and (M, M) weights of each column as a cause of each other, given all others."""
+        leak, weights = np.zeros(len(worth)), np.zeros(worth.shape)
+        for j, effect in enumerate(self.effects):
+            if effect.varies:
+                causes = np.flatnonzero(worth[:, j] > 0)
+                found = effect.fit(tuple(causes.tolist())).weights
+                leak[j], weights[causes, j] = found[0], found[1:]
+            else:
+                leak[j] = LARGEST_HAZARD if effect.n_present else 0.0
+        return leak, weights
+
+    def _filled(self, hazard: FloatArray) -> FloatArray:
+        return np.where(self.seen, self.values, -np.expm1(-np.maximum(hazard, 0.0)))
+
+
 def _sigmoid(x: FloatArray) -> FloatArray:
     return np.asarray(0.5 * (1 + np.tanh(0.5 * x)))
-
-
-def _means(values: FloatArray) -> FloatArray:
-    """(M,) of what is seen; a gap tells nothing, so it enters as what is usual."""
-    n_seen = (~np.isnan(values)).sum(0)
-    return np.asarray(np.nansum(values, axis=0) / np.maximum(n_seen, 1))
 
 
 def go_together(filled: FloatArray) -> bool:
@@ -111,14 +148,19 @@ def go_together(filled: FloatArray) -> bool:
     return bool((z < -CLEARLY).sum() <= MOST_AGAINST * (z > CLEARLY).sum())
 
 
-def _are_effects(effects: list[Effect], values: FloatArray, filled: FloatArray, graph: BoolArray) -> bool:
-    """Whether noisy-ors tell columns better, given their causes, than logits that are sums do."""
+def _are_effects(gaps: Gaps, graph: BoolArray) -> bool:
+    """Whether noisy-ors tell columns better than logits that are sums do, in the rows that see them and all causes."""
     better = 0.0
-    for j in np.flatnonzero(graph.any(0) & np.array([effect.varies for effect in effects])).tolist():
-        causes, seen = tuple(np.flatnonzero(graph[:, j]).tolist()), ~np.isnan(values[:, j])
-        X = np.concatenate([np.ones((int(seen.sum()), 1)), filled[seen][:, list(causes)]], axis=1)
-        level, penalty = values[seen, j].astype(np.intp), RIDGE * np.eye(X.shape[1])
-        by_logits = max(log_prob_of_others(X, level, 2, strength * penalty).sum() for strength in SMOOTHNESS)
-        # Every weight that is fitted to the rows by which it is judged seems worth a nat more than it is.
-        better += -effects[j].fit(causes).loss - X.shape[1] - float(by_logits)
+    for j in np.flatnonzero(graph.any(0)).tolist():
+        causes = np.flatnonzero(graph[:, j])
+        whole = gaps.seen[:, j] & gaps.seen[:, causes].all(1)
+        if not whole.any() or not gaps.effects[j].varies:
+            continue
+        X = np.concatenate([np.ones((int(whole.sum()), 1)), gaps.values[np.ix_(whole, causes)]], axis=1)
+        level, penalty = gaps.values[whole, j].astype(np.intp), RIDGE * np.eye(X.shape[1])
+        by_logits = max(float(log_prob_of_others(X, level, 2, s * penalty).sum()) for s in SMOOTHNESS)
+        hazard = np.maximum(X @ gaps.effects[j].fit(tuple(causes.tolist())).weights, LEAST_HAZARD)
+        by_causes = float(np.where(level == 1, np.log(-np.expm1(-hazard)), -hazard).sum())
+        # Each weight seems worth a nat more in the rows that it is fitted to.
+        better += by_causes - X.shape[1] * whole.sum() / gaps.seen[:, j].sum() - by_logits
     return better >= 0
