@@ -18,7 +18,7 @@ from visl.steps import Engine
 MOST_ROWS = 20_000  # of a larger table as many are taken, evenly
 MOST_ROUNDS = 15
 SETTLED = 1e-3  # largest change of a correlation in a round, below which the fit has ended
-ROWS_OF_A_FEATURE = 5  # with fewer there is no fit: the guess of a gap stays 0, its deviation 1
+ROWS_OF_A_FEATURE = 2  # with fewer there is no fit: the guess of a gap stays 0, its deviation 1
 PRIOR_ROWS_OF_A_FEATURE = 0.25  # uncorrelated features count like so many rows for each, or so many times as many, ...
 TIMES = (1.0, 4.0, 16.0)
 HIDDEN = 0.3  # ... whichever guesses this share of every third row best, fitted to the others ...
