@@ -19,10 +19,11 @@ from visl.schema import BINARY, Schema
 from visl.steps import Engine
 from visl.table import Table
 
-MOST_COLUMNS = 1000
-MOST_ROWS = 5000
+MOST_COLUMNS = 500
+MOST_ROWS, MOST_CELLS = 5000, 1_000_000  # that are looked at: the smaller
 COMMONEST = 0.4  # share of the cells that are present, above which columns have too many causes to look through
-CLEARLY = 4.0  # standard errors of a covariance
+# Standard errors of a covariance: what is clear, and what a pair needs for one to be tried as a cause of the other.
+CLEARLY, LEAST_TOGETHER = 4.0, 1.0
 MOST_AGAINST = 0.01  # of the pairs that clearly go together, in the other way
 LEAST_HAZARD, LARGEST_HAZARD = 1e-9, 20.0
 FILLINGS = 2  # times that gaps are filled anew
@@ -61,7 +62,7 @@ def possible(schema: Schema) -> bool:
 
 
 def _of_member(table: Table, prior: FloatArray, seed: int) -> list[list[float]] | None:
-    some = np.random.default_rng(seed).permutation(table.n_rows)[:MOST_ROWS]
+    some = np.random.default_rng(seed).permutation(table.n_rows)[: min(MOST_ROWS, MOST_CELLS // len(prior))]
     values, observed = table.take_rows(np.sort(some)).to_dense()
     found = probabilities(np.where(observed, values, np.nan), prior, seed)
     return None if found is None else found.tolist()
@@ -70,11 +71,11 @@ def _of_member(table: Table, prior: FloatArray, seed: int) -> list[list[float]] 
 def probabilities(values: FloatArray, prior: FloatArray, seed: int) -> FloatArray | None:
     """(N, M) of 0, 1 and NaN, (M, M) -> (M, M); None: columns are not causes and effects of each other."""
     gaps = Gaps(values)
-    if gaps.filled.mean() > COMMONEST or not go_together(gaps.filled):
+    together = associations(gaps.filled)
+    if gaps.filled.mean() > COMMONEST or not go_together(together):
         return None
     varies = np.array([effect.varies for effect in gaps.effects])
-    required, open_ = prior == 1, (prior > 0) & (prior < 1) & varies[:, None] & varies
-    np.fill_diagonal(open_, False)
+    required, open_ = prior == 1, (prior > 0) & (prior < 1) & varies[:, None] & varies & (together > LEAST_TOGETHER)
     worth = gaps.fill(open_)
     result = np.zeros(prior.shape)
     for k in range(SEARCHES):
@@ -139,13 +140,18 @@ def _sigmoid(x: FloatArray) -> FloatArray:
     return np.asarray(0.5 * (1 + np.tanh(0.5 * x)))
 
 
-def go_together(filled: FloatArray) -> bool:
-    """Where causes only bring effects about, no pair of columns goes against each other, but by chance."""
+def associations(filled: FloatArray) -> FloatArray:
+    """(M, M) covariances of all pairs, in standard errors; 0 on the diagonal"""
     away = filled - filled.mean(0)
     spread = np.sqrt(np.square(away).mean(0))
-    scale = np.maximum(np.outer(spread, spread), 1e-12) / np.sqrt(len(filled))
-    z = (away.T @ away / len(filled) / scale)[np.triu_indices(filled.shape[1], 1)]
-    return bool((z < -CLEARLY).sum() <= MOST_AGAINST * (z > CLEARLY).sum())
+    together = away.T @ away / np.maximum(np.outer(spread, spread), 1e-12) / np.sqrt(len(filled))
+    np.fill_diagonal(together, 0.0)
+    return np.asarray(together)
+
+
+def go_together(associations: FloatArray) -> bool:
+    """Where causes only bring effects about, no pair of columns goes against each other, but by chance."""
+    return bool((associations < -CLEARLY).sum() <= MOST_AGAINST * (associations > CLEARLY).sum())
 
 
 def _are_effects(gaps: Gaps, graph: BoolArray) -> bool:

@@ -75,7 +75,7 @@ class VISL(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         Models from different seeds, trained side by side. Edge probabilities are their means, with the spread between
         the members beside them, and imputations are drawn from all of them alike. Between single columns, members but
         the first learn their graph from rows drawn with replacement: they differ where the data cannot tell (but for
-        graphs that are counted). None: from the preset.
+        graphs that need no network). None: from the preset.
     edge_threshold : float
         `graph_` holds edges more probable than this; between single columns, whose two directions exclude each other,
         pairs whose directions together are, in the likelier direction.
@@ -93,7 +93,7 @@ class VISL(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     graph_ : networkx.DiGraph, always acyclic; edges carry `probability` (this direction), `adjacency` (either) and
         `spread` (of the probability, between the members)
     history_ : DataFrame of every loss term in every epoch of both stages; where all columns have levels, of stage 2,
-        since their graph is counted (up to 100 columns)
+        since their graph is counted (up to 100 columns), or found in wider tables of causes and effects
     kinds_ : dict column -> kind
     notices_ : list of what a user should know about the data
     """
