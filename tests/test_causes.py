@@ -8,6 +8,7 @@ from visl import VISL, causes
 from visl.graph.metrics import structure_scores
 from visl.graph.posterior import DirectedPosterior
 from visl.schema import BINARY, CONTINUOUS, Column, Schema
+from visl.training import Interrupted
 
 M, WIDE = 40, 104  # narrow tables are counted; their rules are the same here
 SETTINGS = {"latent_dim": 2, "epochs": 6, "n_draws": 2, "random_state": 0}
@@ -166,11 +167,18 @@ def test_no_network_learns_the_graph(fitted, wide_table):
     assert structure_scores(chosen(p), wide_table[1]).adjacency_precision > 0.8
 
 
-def test_the_same_seed_gives_the_same_graph(fitted):
+def test_stopped_it_goes_on_with_the_graph_that_was_found(fitted, tmp_path, monkeypatch):
     frame, model = fitted
-    again = VISL(**SETTINGS).fit(frame)
-    pd.testing.assert_frame_equal(again.edge_probabilities_, model.edge_probabilities_)
-    assert not model.transform(frame).isna().any().any()
+    stopped, resumed = VISL(**SETTINGS), VISL(**SETTINGS)
+    with pytest.raises(Interrupted) as interrupted:
+        stopped._fit(frame, on_epoch=lambda record: None, should_stop=lambda state: True)
+    stopped._save_checkpoint(tmp_path / "checkpoint", interrupted.value.state)
+    monkeypatch.setattr(causes, "probabilities", None)  # not asked again
+    resumed._fit(frame, on_epoch=lambda record: None, checkpoint=tmp_path / "checkpoint")
+    pd.testing.assert_frame_equal(resumed.edge_probabilities_, model.edge_probabilities_)
+    pd.testing.assert_frame_equal(resumed.history_, model.history_)
+    pd.testing.assert_frame_equal(resumed.transform(frame), model.transform(frame))
+    assert not resumed.transform(frame).isna().any().any()
 
 
 def test_where_columns_go_against_each_other_networks_learn_it(fitted):
