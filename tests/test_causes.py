@@ -127,6 +127,16 @@ def test_an_effect_is_not_told_to_its_own_causes():
     assert in_its_fit[0] == pytest.approx(1 - np.exp(-gaps.effects[0].fit((1,)).weights[0]), abs=0.02)
 
 
+def test_a_pair_that_no_row_sees_together_is_as_probable_as_before(table):
+    values = table[0].copy()
+    values[::2, 0] = values[1::2, 1] = np.nan
+    prior = PRIOR.copy()
+    prior[0, 1] = prior[1, 0] = 0.9  # which only one of the two can be
+    p = causes.probabilities(values, prior, seed=0)
+    assert (p + p.T <= 1 + 1e-9).all()
+    assert p[0, 1] + p[1, 0] > 0.9
+
+
 def test_other_tables_are_left_to_networks(table):
     values, _ = table
     against = values.copy()

@@ -90,7 +90,8 @@ def probabilities(values: FloatArray, prior: FloatArray, seed: int) -> FloatArra
         result += (exists * as_found + (exists * (1 - as_found)).T) / SEARCHES
     seen, pair = gaps.seen.astype(np.float32), result + result.T
     unknown = (seen.T @ seen < ROWS_OF_A_PARENT) & (pair == 0)
-    result += np.where(unknown, 1.0, UNFOUND) * prior * (1 - pair)
+    before = prior / np.maximum(1.0, prior + prior.T)  # a user may give both directions of a pair more than half
+    result += np.where(unknown, 1.0, UNFOUND) * before * (1 - pair)
     return np.where(required, 1.0, np.where(required.T | (prior == 0), 0.0, result))
 
 
