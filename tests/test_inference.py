@@ -103,6 +103,23 @@ def test_the_size_of_chunks_changes_nothing(model: VislModel, table: Table, monk
         np.testing.assert_array_equal(one, other)
 
 
+def test_what_is_asked_of_the_same_cells_again_is_not_computed_again(
+    model: VislModel, table: Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked, computed = gaps(table), []
+    of_networks = Imputer._of_networks
+    monkeypatch.setattr(Imputer, "_of_networks", lambda *given: (computed.append(given), of_networks(*given))[1])
+    kept = every_summary(model, table, asked)
+    n_kept = len(computed)
+    monkeypatch.setattr(inference, "KEPT_FLOATS", 0)
+    for one, other in zip(kept, every_summary(model, table, asked), strict=True):
+        np.testing.assert_array_equal(one, other)
+    # Four summaries of the same cells, and draws, which are of other noise.
+    assert 5 * n_kept == 2 * (len(computed) - n_kept)
+    imputer = Imputer(model, n_draws=5, seed=3)
+    assert not np.array_equal(imputer.point(table, asked), imputer.point(table, asked.some(slice(1, None)))[:-1])
+
+
 def test_copies_of_a_row_get_different_draws_but_the_same_summaries(model: VislModel, table: Table) -> None:
     twice = table.take_rows(np.array([0, 0]))
     asked = gaps(twice)

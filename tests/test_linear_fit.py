@@ -27,8 +27,8 @@ def one_factor(n_rows: int, rng: np.random.Generator) -> np.ndarray:
     return np.sqrt(0.8) * rng.normal(size=(n_rows, 1)) + np.sqrt(0.2) * rng.normal(size=(n_rows, D))
 
 
-def fitted(values: np.ndarray, observed: np.ndarray, schema=NUMBERS) -> tuple[VislModel, LinearFit]:
-    model = build_members(schema, [0], **FORM).double()
+def fitted(values: np.ndarray, observed: np.ndarray, schema=NUMBERS, **settings) -> tuple[VislModel, LinearFit]:
+    model = build_members(schema, [0], **FORM | settings).double()
     data = TrainingData([Table.from_dense(values, observed)])
     fit = LinearFit(model, CellStore(data, schema, 1, torch.device("cpu")), data, Alone())
     fit.fit()
@@ -101,6 +101,18 @@ def test_too_few_rows_leave_the_guess_as_it_was() -> None:
     assert fit.filled() is None
     assert torch.equal(model.guess.precision[0], torch.eye(D).double())
     assert not model.guess.mean.any()
+
+
+def test_only_without_a_guess_do_unjoined_columns_have_messages() -> None:
+    edges = torch.zeros(1, D, D, dtype=torch.float64)
+    edges[0, 3, 5] = 1.0
+    for n_rows, weight in ((ROWS_OF_A_FEATURE * D, 0.0), (ROWS_OF_A_FEATURE * D - 1, 0.3)):
+        values = one_factor(n_rows, np.random.default_rng(0))
+        model, _ = fitted(values, np.ones(values.shape, bool), unjoined_weight=0.3)
+        assert bool(model.guess.is_fitted.all()) == (weight == 0)
+        along = model._message_weights(edges)
+        assert along.sum() == pytest.approx(1 + weight * (D * (D - 1) / 2 - 1))
+        assert along[0, 3, 5] == 1.0
 
 
 def test_filled_rows_are_those_of_each_data_set() -> None:

@@ -31,7 +31,7 @@ CHAINS_OF_DRAWS = 0.5  # chains for a draw, where no whole completions are asked
 # Rows are taken in chunks so that tensors stay near these sizes: larger ones were slower, but on GPUs.
 FLOATS_AT_ONCE, FLOATS_OF_CHAINS = 1 << 20, 1 << 22
 TIMES_ON_GPU = 32
-KEPT_FLOATS = 1 << 24  # of distributions that are kept, since mean, quantiles and more are often asked for together
+KEPT_FLOATS = 1 << 26  # of distributions that are kept, since mean, quantiles and more are often asked for together
 
 
 @dataclass(frozen=True)
@@ -111,6 +111,12 @@ class Drawn:
     log_levels: Tensor | None  # (S, c, levels), -inf beyond a column's own
     mixture: Mixture | None
     states: Tensor | None = None  # (draws, c) completions of rows as wholes, of one distribution of all draws together
+
+    @property
+    def n_floats(self) -> int:
+        mixture = self.mixture
+        parts = () if mixture is None else (mixture.log_weight, mixture.mean, mixture.variance, mixture.noise)
+        return sum(part.numel() for part in (*parts, self.log_levels, self.states) if part is not None)
 
     @property
     def shares(self) -> Tensor:
@@ -305,18 +311,30 @@ class Imputer:
 
         draw_order: (draws, rows), of completions of the rows as wholes
         """
-        if self.polisher is None:
-            for rows, chunk in self._chunks(asked, self._rows_at_once(self.n_draws)):
-                for output in self._of_networks(table.take_rows(rows), rows, asked.some(chunk), draw_order):
-                    yield chunk, output
+        if draw_order is None and self._known is not None and self._known[0] is table and self._known[1] is asked:
+            yield from self._known[2]
             return
-        if draw_order is not None or self._known is None or self._known[0] is not table or self._known[1] is not asked:
-            found = self._polished_chunks(table, asked, draw_order)
-            if draw_order is not None or len(asked) * POINTS > KEPT_FLOATS:
-                yield from found
-                return
-            self._known = table, asked, list(found)
-        yield from self._known[2]
+        found = (self._chunks_of_networks if self.polisher is None else self._polished_chunks)(table, asked, draw_order)
+        if draw_order is not None:
+            yield from found
+            return
+        kept: list[tuple[slice, Drawn]] = []
+        floats = 0
+        for chunk, output in found:
+            floats += output.n_floats
+            kept.append((chunk, output))
+            if floats > KEPT_FLOATS:
+                kept.clear()
+            yield chunk, output
+        if floats <= KEPT_FLOATS:
+            self._known = table, asked, kept
+
+    def _chunks_of_networks(
+        self, table: Table, asked: AskedCells, draw_order: Tensor | None
+    ) -> Iterator[tuple[slice, Drawn]]:
+        for rows, chunk in self._chunks(asked, self._rows_at_once(self.n_draws)):
+            for output in self._of_networks(table.take_rows(rows), rows, asked.some(chunk), draw_order):
+                yield chunk, output
 
     def _polished_chunks(
         self, table: Table, asked: AskedCells, draw_order: Tensor | None

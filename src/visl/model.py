@@ -265,11 +265,13 @@ class VislModel(nn.Module):
         """Along which pairs messages run in stage 2: edges, and weakly pairs that none joins.  (..., M, M), the same
 
         A pair that no edge joins may still tell about each other: through a common cause that is no column, or an edge
-        too weak to be seen. Both ways have messages, so either direction serves.
+        too weak to be seen. Both ways have messages, so either direction serves. A linear guess tells all that at once.
         """
-        weight = self.config.unjoined_weight
+        weight: float | Tensor = self.config.unjoined_weight
         if not weight:
             return edges
+        if self.guess is not None:
+            weight = weight * (~self.guess.is_fitted)[:, None, None]
         pairs = torch.ones_like(edges).triu(1)
         return edges + weight * pairs * (1 - edges).clamp(min=0) * (1 - edges.mT).clamp(min=0)
 

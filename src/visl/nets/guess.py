@@ -60,6 +60,11 @@ class LinearGuess(nn.Module):
     def n_features(self) -> int:
         return len(self.column_of)
 
+    @property
+    def is_fitted(self) -> Tensor:
+        """(K,) of each member"""
+        return self.own_share > 0
+
     def features(self, cells: Cells, shown: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """Values, 0 in gaps, and which are seen, 1 or 0: (R, F) each.  shown: (cells,) 0 hides a cell; None: none"""
         R, F, D = cells.n_rows, self.n_features, self.n_columns
