@@ -5,6 +5,7 @@ import pytest
 from scipy.special import softmax
 from sklearn.linear_model import LogisticRegression
 
+from visl import additive_logits
 from visl.additive_logits import AdditiveLogits, log_prob_of_others
 
 
@@ -46,6 +47,16 @@ def test_functions_are_found(n_levels):
     assert found.mean() - logits.log_prob(0, [1]).mean() > 0.05
     assert found.mean() - logits.log_prob(0, [2]).mean() > 0.1
     assert -0.02 < logits.log_prob(0, [1, 2, 3]).mean() - found.mean() < 0.002
+
+
+def test_many_levels_are_told_as_well_logit_by_logit(monkeypatch):
+    values, _ = made_up(n_levels=8)
+    one_by_one = AdditiveLogits(values, [8, 0, 2, 0]).log_prob(0, [1, 2])
+    monkeypatch.setattr(additive_logits, "TOGETHER", 7)
+    together = AdditiveLogits(values, [8, 0, 2, 0]).log_prob(0, [1, 2])
+    assert not np.array_equal(one_by_one, together)
+    assert np.median(np.abs(one_by_one - together)) < 0.01
+    assert one_by_one.mean() == pytest.approx(together.mean(), abs=0.002)
 
 
 def test_only_rows_that_see_all_columns_count():

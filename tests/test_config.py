@@ -178,9 +178,9 @@ def test_learning_rates_fall_along_half_a_cosine_in_each_stage():
 @pytest.mark.parametrize(("epochs", "of_stage_2"), [(300, 100), (3, 1), (2, 1), (1, 1)])
 def test_where_the_graph_is_counted_there_is_no_stage_1(epochs, of_stage_2):
     config = Config(epochs=epochs)
-    assert config.stage_epochs(equations=True, counted=True) == (0, of_stage_2)
-    assert config.phases(equations=True, counted=True) == (Phase(IMPUTE, 0, of_stage_2),)
-    assert config.learning_rate_share(0, equations=True, counted=True) == 1.0
+    assert config.stage_epochs(equations=True, fitted=True, soon=True) == (0, of_stage_2)
+    assert config.phases(equations=True, fitted=True, soon=True) == (Phase(IMPUTE, 0, of_stage_2),)
+    assert config.learning_rate_share(0, equations=True, fitted=True, soon=True) == 1.0
 
 
 def test_acyclicity_is_not_off_for_the_whole_of_a_short_first_stage():

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from visl.additive import AdditiveFits, log_densities
-from visl.search import LEAST_STEP, PARENT_COST, Chance, GraphClimb, reaches
+from visl.search import LEAST_STEP, MOST_FLIPS, PARENT_COST, Chance, GraphClimb, reaches
 
 
 def graph_of(n, *edges):
@@ -73,6 +73,42 @@ def test_closed_edges_stay_as_they_are():
     climb = from_scores(lambda group, parents: 100.0 * parents.sum(), 3)
     climb.open_ = graph_of(3, (0, 1), (2, 1))
     np.testing.assert_array_equal(climb.climbed(graph_of(3, (1, 2))), graph_of(3, (1, 2), (0, 1)))
+
+
+def test_a_climb_ends_although_gains_contradict_each_other():
+    """As with gaps, where each is that of other rows: what was worth adding may be worth dropping, round and round."""
+    asked = []
+
+    def gain(group, parents, changed):
+        asked.append(parents.tobytes())
+        rng = np.random.default_rng([group, changed, *parents.astype(int)])
+        return np.full(2, 40.0 * rng.standard_normal())
+
+    climb = GraphClimb(gain, ~np.eye(9, dtype=bool))
+    assert nx.is_directed_acyclic_graph(nx.DiGraph(climb.climbed(graph_of(9))))
+    assert len(asked) < 9 * 8 * 2 * MOST_FLIPS * 9 * 8  # every flip of every edge asks for the others at most
+
+
+def test_growing_adds_the_best_edges_first_and_drops_none():
+    """1 tells 2 all that 0 tells it, so 0 -> 2 is not worth its cost beside 1 -> 2."""
+    climb = from_scores(gaussian(CHAIN, 1000), 3)
+    start = graph_of(3, (0, 1))
+    np.testing.assert_array_equal(climb.narrowed(graph_of(3, (0, 2), (1, 2))).grown(start), graph_of(3, (0, 1), (1, 2)))
+    np.testing.assert_array_equal(climb.narrowed(graph_of(3, (1, 0), (2, 0))).grown(start), graph_of(3, (0, 1), (2, 0)))
+    assert start.tolist() == graph_of(3, (0, 1)).tolist()
+
+
+@given(st.integers(2, 6), st.integers(0, 10_000))
+def test_what_each_edge_is_worth_by_itself_decides_where_they_do_not_meet(n, seed):
+    worth = np.random.default_rng(seed).uniform(0, 2 * PARENT_COST, (n, n)) * ~np.eye(n, dtype=bool)
+    grown = from_scores(lambda group, parents: worth[parents, group].sum(), n).grown(graph_of(n))
+    assert nx.is_directed_acyclic_graph(nx.DiGraph(grown))
+    left_out = (worth > PARENT_COST + LEAST_STEP) & ~grown
+    assert not (grown & (worth < PARENT_COST)).any()
+    assert (left_out <= reaches(grown).T).all()  # only what would have closed a cycle ...
+    for j, i in np.argwhere(left_out):
+        way = reaches(grown & (worth >= worth[j, i]))  # ... of better edges
+        assert way[i, j]
 
 
 @given(st.integers(2, 5), st.integers(0, 10_000))

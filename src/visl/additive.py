@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 DEGREE = 3  # of the splines
 MOST_PIECES = 36
+WIDE, PIECES_OF_WIDE = 30, 12  # columns, and pieces in a table of more: there are so many more functions to fit
 ROWS_OF_A_PIECE = 50  # at least
 SMOOTHNESS = (
     1e-5,
@@ -42,7 +43,8 @@ class AdditiveFits:
         """values: (N, D), NaN in gaps"""
         self.values = values
         columns = zip(values.T, is_number, strict=True)
-        self.bases = [Basis.of(x, pieces_of(len(x)) if number else None) for x, number in columns]
+        n_pieces = pieces_of(*values.shape)
+        self.bases = [Basis.of(x, n_pieces if number else None) for x, number in columns]
         self._bases = [basis(x) for basis, x in zip(self.bases, values.T, strict=True)]
         self._rough = [roughness(b.shape[1], number) for b, number in zip(self._bases, is_number, strict=True)]
         self._known: OrderedDict[tuple[int, tuple[int, ...], tuple[int, ...]], FloatArray] = OrderedDict()
@@ -226,9 +228,10 @@ def _student_square(r: FloatArray) -> float:
     return result
 
 
-def pieces_of(n_rows: int) -> int:
+def pieces_of(n_rows: int, n_columns: int) -> int:
     """Of a spline."""
-    return int(min(MOST_PIECES, max(1, n_rows // ROWS_OF_A_PIECE)))
+    most = PIECES_OF_WIDE if n_columns > WIDE else MOST_PIECES
+    return int(min(most, max(1, n_rows // ROWS_OF_A_PIECE)))
 
 
 @dataclass(frozen=True)

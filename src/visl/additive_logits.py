@@ -14,8 +14,9 @@ MOST_PIECES = 8  # of a spline: a level tells less of a curve than a number
 ROWS_OF_A_PIECE = 50  # at least
 SMOOTHNESS = (1.0, 0.1)  # nats for half a squared second difference of coefficients; the better one is taken ...
 RIDGE = 0.1  # ... and this part of it for a squared coefficient: levels told with certainty have finite logits
-MOST_STEPS = 12  # of Newton's method
+MOST_STEPS = 30  # of Newton's method
 SETTLED = 1e-3  # nats that a step still gains, below which it has ended
+TOGETHER = 5  # logits, up to which they are solved for together; of more each is, given the others
 KEPT = 64  # solutions that are remembered
 
 FloatArray = NDArray[np.float64]
@@ -28,7 +29,8 @@ class AdditiveLogits:
     f_kl is a cubic spline of a number, or a value for each level. A row without itself has its logits a Newton step
     away from those of all rows, which is exact but for the curvature of one row: with H the Hessian, p its
     probabilities, W = diag(p) - p p' and A the block x' H^-1 x of each pair of logits, they are
-    logits - A (I - W A)^-1 (y - p).
+    logits - A (I - W A)^-1 (y - p). Of many levels only each logit's own block of the Hessian counts: the others are
+    as small as these levels' shares, and all together grow with the square of their number.
     """
 
     def __init__(self, values: FloatArray, n_levels: Sequence[int]) -> None:
@@ -102,26 +104,33 @@ def fit_and_log_prob(
 
     X: (N, F), penalty: (F, F) of the coefficients of each of the n_levels - 1 logits
     """
-    N, F = X.shape
-    K = n_levels - 1
+    F, K = X.shape[1], n_levels - 1
     y = (level[:, None] == np.arange(1, n_levels)).astype(float)  # (N, K)
     coefficients, value = np.zeros((F, K)), -np.inf
-    penalties = np.kron(np.eye(K), penalty)
+    n_blocks = 1 if K <= TOGETHER else K
+    penalties = np.kron(np.eye(K // n_blocks), penalty)  # of a block
     step = np.zeros_like(coefficients)
     for _ in range(MOST_STEPS):
         coefficients, gained, value = _uphill(X, y, penalty, coefficients, step, value)
         p = _probabilities(X @ coefficients)
-        inverse = np.linalg.inv(_information(X, p) + penalties)
+        inverse = np.linalg.inv(_information(X, p, n_blocks) + penalties)
         if gained < SETTLED:
             break
         slope = X.T @ (y - p) - penalty @ coefficients
-        step = (inverse @ slope.T.ravel()).reshape(K, F).T
-    logits = X @ coefficients
-    spread = (inverse.reshape(K * F, K, F) @ X.T).reshape(K, F, K, N)
-    A = np.einsum("nf,kfln->nkl", X, spread, optimize=True)  # (N, K, K)
-    W = p[:, :, None] * (np.eye(K) - p[:, None, :])
-    away = np.linalg.solve(np.eye(K) - W @ A, (y - p)[:, :, None])
-    return coefficients, _log_prob(logits - (A @ away)[:, :, 0], y)
+        step = (inverse @ slope.T.reshape(n_blocks, -1, 1)).reshape(K, F).T
+    return coefficients, _log_prob(X @ coefficients - _own_share(X, y - p, p, inverse), y)
+
+
+def _own_share(X: FloatArray, away: FloatArray, p: FloatArray, inverse: FloatArray) -> FloatArray:
+    """What each row's own level adds to its logits, (N, K): A (I - W A)^-1 (y - p), block by block."""
+    (N, F), K, n_blocks = X.shape, p.shape[1], len(inverse)
+    S = K // n_blocks  # logits of a block
+    spread = (inverse.reshape(n_blocks * S * F * S, F) @ X.T).reshape(n_blocks, S, F, S, N)
+    A = np.einsum("nf,bkfln->bnkl", X, spread, optimize=True)  # (blocks, N, S, S)
+    q = p.reshape(N, n_blocks, S).swapaxes(0, 1)
+    W = q[..., None] * (np.eye(S) - q[..., None, :])
+    of_blocks = away.reshape(N, n_blocks, S, 1).swapaxes(0, 1)
+    return np.asarray((A @ np.linalg.solve(np.eye(S) - W @ A, of_blocks)).swapaxes(0, 1).reshape(N, K))
 
 
 def _uphill(
@@ -137,16 +146,17 @@ def _uphill(
     return start, 0.0, before
 
 
-def _information(X: FloatArray, p: FloatArray) -> FloatArray:
-    """Hessian of the negative log-likelihood, (K F, K F), from probabilities (N, K)."""
-    F, K = X.shape[1], p.shape[1]
-    result = np.empty((K, F, K, F))
-    for k in range(K):
-        for m in range(k, K):
-            weight = p[:, k] * ((k == m) - p[:, m])
-            result[k, :, m] = (X * weight[:, None]).T @ X
-            result[m, :, k] = result[k, :, m].T
-    return result.reshape(K * F, K * F)
+def _information(X: FloatArray, p: FloatArray, n_blocks: int) -> FloatArray:
+    """Hessian of the negative log-likelihood, (blocks, S F, S F) of the S logits of each block; p: (N, K)."""
+    F, S = X.shape[1], p.shape[1] // n_blocks
+    result = np.empty((n_blocks, S, F, S, F))
+    for b in range(n_blocks):
+        for k in range(S):
+            for m in range(k, S):
+                weight = p[:, b * S + k] * ((k == m) - p[:, b * S + m])
+                result[b, k, :, m] = (X * weight[:, None]).T @ X
+                result[b, m, :, k] = result[b, k, :, m].T
+    return result.reshape(n_blocks, S * F, S * F)
 
 
 def _probabilities(logits: FloatArray) -> FloatArray:

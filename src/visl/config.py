@@ -183,25 +183,24 @@ class Config:
         if self.acyclicity_on not in ("probabilities", "sample"):
             raise InputError(f"acyclicity_on is {self.acyclicity_on!r}: use 'probabilities' or 'sample'")
 
-    def stage_epochs(self, *, equations: bool, counted: bool = False, guessed: bool = False) -> tuple[int, int]:
+    def stage_epochs(self, *, equations: bool, fitted: bool = False, soon: bool = False) -> tuple[int, int]:
         """Epochs of stage 1 (graph learned) and stage 2 (graph frozen, backward messages); a single one is stage 1.
 
-        counted: the graph comes from counting, without any network: stage 1 takes no epoch, and levels alone are soon
-        learned. guessed: networks start from linear guesses, and soon know what these miss.
+        fitted: the graph is known, or exact fits find it without any network: stage 1 takes no epoch. soon: networks
+        have little to learn in stage 2.
         """
-        short = max(1, self.epochs // 3)
-        if counted:
-            return 0, short
-        second = 2 * self.epochs // 3 if equations else self.epochs // 2
-        return self.epochs - second, min(second, short) if guessed else second
+        short, second = max(1, self.epochs // 3), 2 * self.epochs // 3 if equations else self.epochs // 2
+        if fitted:
+            return 0, short if soon else max(1, second)
+        return self.epochs - second, min(second, short) if soon else second
 
     def equation_batch_rows(self, n_rows: int) -> int:
         """Rows of a batch of the equations: each graph needs enough of them to measure noise by."""
         return min(n_rows, max(self.batch_rows(n_rows), ROWS_OF_A_GRAPH * self.graphs_per_step))
 
-    def phases(self, *, equations: bool, counted: bool = False, guessed: bool = False) -> tuple[Phase, ...]:
+    def phases(self, *, equations: bool, fitted: bool = False, soon: bool = False) -> tuple[Phase, ...]:
         """Stage 1 is one phase in the paper's form, and three for equations; a phase without an epoch is left out."""
-        first, second = self.stage_epochs(equations=equations, counted=counted, guessed=guessed)
+        first, second = self.stage_epochs(equations=equations, fitted=fitted, soon=soon)
         last = first + second
         ends = {LATENT: first, IMPUTE: last}
         if equations:
@@ -223,13 +222,11 @@ class Config:
             return self.equation_learning_rate, self.equation_edge_learning_rate
         return self.learning_rate, self.edge_learning_rate or self.learning_rate
 
-    def learning_rate_share(
-        self, epoch: int, *, equations: bool, counted: bool = False, guessed: bool = False
-    ) -> float:
+    def learning_rate_share(self, epoch: int, *, equations: bool, fitted: bool = False, soon: bool = False) -> float:
         """What is left of the learning rates in this epoch of the whole run."""
         if not self.decay_learning_rates:
             return 1.0
-        first, second = self.stage_epochs(equations=equations, counted=counted, guessed=guessed)
+        first, second = self.stage_epochs(equations=equations, fitted=fitted, soon=soon)
         done = epoch / first if epoch < first else (epoch - first) / second
         return SLOWEST + (1 - SLOWEST) * 0.5 * (1 + math.cos(math.pi * done))
 

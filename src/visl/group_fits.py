@@ -16,7 +16,9 @@ ROWS_OF_A_PARENT = 40  # with fewer, fits say little ...
 MOST_PARENTS = 12  # ... and with more, they take long
 FEWEST_ROWS = 20  # what fewer rows would have to judge stays as it is
 LARGEST_GAIN = 1.0  # nats that one row may count for: a few rows far outside must not decide
-MOST_WITH_LEVELS = 100  # groups, up to which those of levels are fitted
+MOST_WITH_LEVELS = 100  # groups of levels, up to which they are fitted
+# Groups, if there are numbers: in tables of fewer, networks first find a graph, and know of parents that act together.
+FEWEST_FITTED, MOST_FITTED = 31, 1000
 
 BoolArray = NDArray[np.bool_]
 FloatArray = NDArray[np.float64]
@@ -28,6 +30,14 @@ def counts(schema: Schema) -> bool:
     return single and not any(schema.has_numbers)
 
 
+def fits_find_graph(schema: Schema) -> bool:
+    """Whether exact fits find the graph without any network: by counting, or in wide tables of numbers."""
+    n_groups, n_numbers = len(schema.groups), sum(schema.has_numbers)
+    single = n_groups == len(schema.columns)
+    wide = n_numbers > 0 and FEWEST_FITTED <= n_groups <= MOST_FITTED and n_groups - n_numbers <= MOST_WITH_LEVELS
+    return counts(schema) or (single and wide)
+
+
 class GroupFits:
     """Exact fits, where every group is a single column: numbers as sums of smooth functions, levels by counting, or
     where numbers are among their parents, or a sum tells more, by logits that are such sums."""
@@ -35,12 +45,13 @@ class GroupFits:
     def __init__(self, values: FloatArray, schema: Schema) -> None:
         """values: (N, D), as equations see them, NaN in gaps"""
         M, numbers = len(schema.groups), np.array([column.kind == CONTINUOUS for column in schema.columns])
-        self.wide, self.tabulated = M > MOST_WITH_LEVELS, counts(schema)
+        self.wide = int((~np.array(schema.has_numbers)).sum()) > MOST_WITH_LEVELS
+        self.tabulated, self.alone = counts(schema), fits_find_graph(schema)
         self.possible = (len(numbers) == M) & (np.array(schema.has_numbers) | (not self.wide))  # (M,)
         self.column = [schema.group_of.index(m) for m in range(M)]
-        self.is_number, n_levels = numbers, [column.n_levels for column in schema.columns]
-        self.additive, self.logits = AdditiveFits(values, numbers.tolist()), AdditiveLogits(values, n_levels)
-        self.tables = LevelTables(values, n_levels)
+        self.is_number, self.n_levels = numbers, [column.n_levels for column in schema.columns]
+        self.additive, self.logits = AdditiveFits(values, numbers.tolist()), AdditiveLogits(values, self.n_levels)
+        self.tables = LevelTables(values, self.n_levels)
         self.values, self.n_rows = values, len(values)
 
     def log_prob(self, group: int, parents: BoolArray) -> FloatArray:
@@ -59,9 +70,17 @@ class GroupFits:
         n_parents = int(parents.sum()) + (not parents[changed])
         if n_parents > MOST_PARENTS:
             return np.full(self.n_rows, np.nan)
-        gain = self.gain_of_each_row(group, parents, changed)
-        enough = (~np.isnan(gain)).sum() >= max(FEWEST_ROWS, ROWS_OF_A_PARENT * n_parents)
-        return gain if enough else np.full(self.n_rows, np.nan)
+        seen = ~np.isnan(self.values[:, [self.column[group], self.column[changed], *self._columns(parents)]]).any(1)
+        if seen.sum() < max(FEWEST_ROWS, ROWS_OF_A_PARENT * n_parents * self._n_curves(group, parents, changed)):
+            return np.full(self.n_rows, np.nan)
+        return self.gain_of_each_row(group, parents, changed)
+
+    def _n_curves(self, group: int, parents: BoolArray, changed: int) -> int:
+        """That each parent has: one, or if there are numbers among them one for each of a level's logits."""
+        column = self.column[group]
+        if self.is_number[column] or not self.is_number[[self.column[changed], *self._columns(parents)]].any():
+            return 1
+        return max(1, self.n_levels[column] - 1)
 
     def gain_of_each_row(self, group: int, parents: BoolArray, changed: int) -> FloatArray:
         """(N,) the same, however few rows there are"""

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from visl.config import IMPUTE, Config, Phase, check_together, default_edge_probability
 from visl.graph.acyclicity import dag_penalty
 from visl.graph.posterior import DirectedPosterior, EdgePosterior
-from visl.group_fits import counts
+from visl.group_fits import counts, fits_find_graph
 from visl.nets.conditionals import Conditionals
 from visl.nets.encoder import Encoder
 from visl.nets.equations import StructuralEquations
@@ -146,10 +146,17 @@ class VislModel(nn.Module):
 
     @property
     def form(self) -> dict[str, bool]:
-        """How the graph is learned, as `Config` asks for it."""
+        """How the graph is learned, as `Config.stage_epochs` asks for it.
+
+        Levels alone are soon learned in stage 2, and so is what linear guesses miss.
+        """
         equations = self.equations is not None
-        counted = equations and counts(self.schema)
-        return {"equations": equations, "counted": counted, "guessed": self.guess is not None}
+        known = isinstance(self.edges, DirectedPosterior) and not bool(self.edges.learned.any())
+        return {
+            "equations": equations,
+            "fitted": equations and (known or fits_find_graph(self.schema)),
+            "soon": equations and (counts(self.schema) or self.guess is not None),
+        }
 
     @property
     def phases(self) -> tuple[Phase, ...]:

@@ -17,15 +17,16 @@ from threadpoolctl import threadpool_limits
 from visl.batches import TrainingData
 from visl.graph.equivalence import compelled_edges
 from visl.graph.posterior import DirectedPosterior
-from visl.group_fits import FEWEST_ROWS, MOST_PARENTS, ROWS_OF_A_PARENT, GroupFits
+from visl.group_fits import FEWEST_FITTED, FEWEST_ROWS, MOST_PARENTS, ROWS_OF_A_PARENT, GroupFits
 from visl.model import VislModel
 from visl.nets.equations import ENOUGH_ROWS
+from visl.screening import strongest_pairs
 from visl.search import Chance, GraphClimb, reaches
 from visl.seen_rows import Gains, SeenRows, optimism, pooled
 from visl.steps import Engine
 from visl.thorough_search import ThoroughSearch
 
-MOST_ROWS = 5000  # of the learned and of the held-out rows, that are looked at
+MOST_ROWS, MOST_CELLS = 5000, 2_500_000  # of the learned and of the held-out rows, that are looked at: the smaller
 # What an edge must be worth: more than so many nats a row, by so many standard errors. Networks of numbers are never
 # quite trained to the end, and false edges still seem worth something to them. Fits are exact.
 BY_NETWORKS, BY_FITS = (0.02, 3.0), (0.0, 2.0)
@@ -36,7 +37,8 @@ WORSE, ERRORS_OF_WIDE = -2.0, 4.0
 WORTH_NOTHING = 0.69  # Phi(-WORSE / ERRORS_OF_WIDE): at most as probable is there what rows cannot judge
 FALSE_PAIRS = 0.05  # of the dependent pairs (Benjamini and Hochberg)
 CLEARLY = (0.05, 3.0)  # nats a row, and standard errors, by which networks predict a group better if they judge it
-MOST_SEARCHED = 30  # groups: with more, edges are only dropped and turned
+MOST_CANDIDATES = 20  # that go best with a group, in tables that are too wide for all pairs to be tried
+GROWN_TIMES = 2
 REPLICATES = 40  # data sets of rows drawn with replacement, in which graphs are searched again
 DETOURS = 10  # of them, by way of which a better graph is looked for
 MOST_THREADS = 8
@@ -93,7 +95,8 @@ class _Rows:
         self.member, self.seed = member, seed
         table = data.table_of(k, part)
         # Any of them, wherever they stand in the table.
-        places = [rows(k, seed, part)[:MOST_ROWS].sort().values for rows in (data.learned_rows, data.held_out_rows)]
+        most = min(MOST_ROWS, MOST_CELLS // len(member.schema.columns))
+        places = [rows(k, seed, part)[:most].sort().values for rows in (data.learned_rows, data.held_out_rows)]
         self.learned, self.held_out = (SeenRows(member, table.take_rows(rows.numpy())) for rows in places)
         self.order = torch.cat(places).argsort().numpy()  # (N,) where they are among the learned and the held-out ones
         self.is_held_out = self.order >= len(places[0])
@@ -125,7 +128,7 @@ class _Judge:
         self.prior = member.edges.prior[0].cpu().double().numpy()
         self.required = self.prior == 1
         self.learned_edges = member.edges.learned[0].cpu().numpy()  # which prior knowledge leaves open
-        self.searched = self.fits.tabulated or len(self.graph) <= MOST_SEARCHED
+        self.searched = self.fits.tabulated or len(self.graph) < FEWEST_FITTED
         seen = (~np.isnan(rows.values)).astype(np.float32)
         self.seen_together = (seen.T @ seen)[np.ix_(self.fits.column, self.fits.column)]  # (M, M) rows
         rng = np.random.default_rng(rows.seed)
@@ -143,7 +146,7 @@ class _Judge:
         # Fits start from all candidates where rows suffice, since several may be worth something only together.
         widest = np.where(self._rows_for(self.graph), self.graph, False)
         widest = np.where(self._rows_for(self.candidates), self.candidates, widest)
-        self.start = np.where(self.by_fits, widest & (not self.fits.tabulated), self.graph) | self.required
+        self.start = np.where(self.by_fits, widest & (not self.fits.alone), self.graph) | self.required
         stay = self.fits.wide & self.start & self.between_levels
         if stay.any():
             stay &= self.fits.dependent(stay, FALSE_PAIRS, n_pairs=int(self.between_levels.sum()) // 2)
@@ -155,7 +158,7 @@ class _Judge:
 
         In held-out rows, or in all if hardly one has all parents.
         """
-        if self.fits.tabulated:
+        if self.fits.alone:
             return self.fits.possible
         networks, is_held_out = self.rows.log_prob_by_networks(self.graph), self.rows.is_held_out
         result: BoolArray = self.fits.possible & (self.graph.sum(0) <= MOST_PARENTS)
@@ -176,7 +179,7 @@ class _Judge:
 
     def probabilities(self) -> FloatArray:
         """(M, M)"""
-        graph = self._revised()
+        graph = self._grown(self._revised())
         climb = GraphClimb(self.fits.gain_of_rows, self._open(graph))
         graph = self._searched(climb, graph)
         if self.fits.tabulated:
@@ -196,6 +199,19 @@ class _Judge:
         result = np.minimum(result, np.where(other_way, 1 - result.T, 1.0))
         shared = np.where(as_found, result, self._shared_out(result, graph, climb))
         return np.where(self.required, 1.0, shared)
+
+    def _grown(self, graph: BoolArray) -> BoolArray:
+        """Where fits alone find a graph that is too wide for a thorough search: edges are added along the likeliest
+        pairs, those that there are dropped and turned, and so once more."""
+        if self.searched or not self.fits.alone:
+            return graph
+        column = self.fits.column
+        pairs = strongest_pairs(self.rows.values[:, column], self.fits.is_number[column], MOST_CANDIDATES)
+        climb = GraphClimb(self.fits.gain_of_rows, self.learned_edges & pairs)
+        for _ in range(GROWN_TIMES):
+            graph = climb.grown(graph)
+            graph = climb.narrowed(self._open(graph)).climbed(graph)
+        return graph
 
     def _open(self, graph: BoolArray) -> BoolArray:
         """(M, M) the edges to groups that fits judge, among which better ones are looked for."""

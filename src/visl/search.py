@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import heapq
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -12,6 +13,7 @@ from numpy.typing import NDArray
 PARENT_COST = 5.0  # nats, in all rows together, that an edge must be worth: of many candidates some seem worth a little
 LEAST_STEP = 0.1  # nats
 LEANING = 8.0  # nats by which the two directions of an edge differ by chance of the fits, beyond that of the rows
+MOST_FLIPS = 4  # of one edge: with gaps one graph may be better in some rows and another in others, round and round
 KEPT_SETS = 8  # of parents of each group, whose gains are remembered ...
 KEPT_NUMBERS = 1 << 26  # ... or fewer, but one at least, if that is more than so many numbers
 
@@ -55,19 +57,47 @@ class GraphClimb:
         self.gain, self.open_ = gain, open_
         self._known: list[OrderedDict[bytes, dict[int, _Worth]]] = [OrderedDict() for _ in range(len(open_))]
 
+    def narrowed(self, open_: BoolArray) -> GraphClimb:
+        """One over fewer edges, which shares what is known of them."""
+        result = GraphClimb(self.gain, open_)
+        result._known = self._known
+        return result
+
+    def grown(self, graph: BoolArray) -> BoolArray:
+        """Only add edges, the best first, as long as one is worth its cost.  (M, M), acyclic -> (M, M)
+
+        Beside more parents an edge is mostly worth less, so each is looked at again only when it comes first.
+        """
+        graph, from_to, n_parents_of = graph.copy(), reaches(graph), graph.sum(0)
+        asked = [(-np.inf, -1, i, j) for i, j in np.argwhere(self.open_ & ~graph).tolist()]
+        while asked:
+            _, n_parents, i, j = heapq.heappop(asked)
+            if from_to[j, i]:
+                continue
+            if n_parents != n_parents_of[j]:
+                worth = self.worth(i, j, graph).gain.sum() - PARENT_COST
+                if worth > LEAST_STEP:
+                    heapq.heappush(asked, (-worth, int(n_parents_of[j]), i, j))
+                continue
+            graph[i, j] = True
+            n_parents_of[j] += 1
+            from_to |= np.outer(from_to[:, i] | (np.arange(len(graph)) == i), from_to[j] | (np.arange(len(graph)) == j))
+        return graph
+
     def climbed(self, graph: BoolArray, chance: Chance | None = None) -> BoolArray:
         """Take the best step, until none is worth more than LEAST_STEP.  (M, M), acyclic -> (M, M)"""
-        passed, way = {graph.tobytes()}, _Way(self, chance)
+        passed, flips, way = {graph.tobytes()}, np.zeros(graph.shape, int), _Way(self, chance)
         while True:
             better = [(value, edges) for value, edges in way.steps(graph) if value > LEAST_STEP]
             for _, edges in sorted(better, reverse=True):
                 step = _flipped(graph, edges)
-                if step.tobytes() not in passed:
+                if step.tobytes() not in passed and all(flips[edge] < MOST_FLIPS for edge in edges):
                     break
             else:
                 return graph
             passed.add(step.tobytes())
             way.forget({j for _, j in edges})
+            flips += step != graph
             graph = step
 
     def worth(self, i: int, j: int, graph: BoolArray) -> _Worth:
@@ -78,7 +108,7 @@ class GraphClimb:
         sets.move_to_end(key)
         if i not in known:
             gain = self.gain(j, parents, i)
-            if len(sets) > max(1, min(KEPT_SETS, KEPT_NUMBERS // (len(gain) * len(graph) ** 2))):
+            if len(sets) > max(1, min(KEPT_SETS, KEPT_NUMBERS // (len(gain) * int(self.open_.sum())))):
                 sets.popitem(last=False)
             known[i] = _Worth(np.nan_to_num(gain), ~np.isnan(gain))
         return known[i]
@@ -107,7 +137,7 @@ class _Way:
                 self._changes[j] = self._changes_of(j, graph)
             for i in np.flatnonzero((self._changes[j] > LEAST_STEP) & ~from_to[j]).tolist():
                 yield float(self._changes[j][i]), [(i, j)]
-        further = (graph.astype(int) @ from_to) > 0  # whether a way leads there beside the edge
+        further = (graph.astype(np.float32) @ from_to) > 0  # whether a way leads there beside the edge
         for i, j in np.argwhere(graph & open_ & open_.T & ~further).tolist():
             if (i, j) not in self._turns:
                 self._turns[i, j] = self._turn(i, j, graph)

@@ -156,7 +156,7 @@ class _Run:
             return
         if self.phase.name == SETTLED:
             edges.settle(self.config.settled_dropout)
-        elif self.phase.name == IMPUTE:
+        elif self.phase.name == IMPUTE and bool(edges.learned.any()):
             revise(self.model, replace(self.all_data, held_out=self.config.held_out_rows), self.seeds, self.engine)
 
     def _rows_for_guess(self) -> Tensor | None:
