@@ -10,7 +10,7 @@ from visl.screening import dependence, strongest_pairs
 
 
 def test_levels_by_hand():
-    """Ten rows each of (0, 0) and (1, 1): 20 log 2 nats above independence, less half a nat for one degree of freedom."""
+    """Ten rows each of (0, 0) and (1, 1): 20 log 2 nats above independence, less half for a degree of freedom."""
     values = np.repeat([[0.0, 0.0], [1.0, 1.0]], 10, axis=0)
     assert dependence(values, np.array([False, False]))[0, 1] == pytest.approx(20 * np.log(2) - 0.5)
 
