@@ -96,6 +96,13 @@ class GroupFits:
             return with_all
         return with_all - self.additive.log_prob(column, given, parent, asked)
 
+    def left(self, graph: BoolArray) -> FloatArray:
+        """(N, M) what parents do not explain of each number; NaN where one is a gap. Of levels, all."""
+        result = self.values[:, self.column].copy()
+        for j in np.flatnonzero(graph.any(0) & self.is_number[self.column]):
+            result[:, j] = self.additive.residuals(self.column[j], self._columns(graph[:, j]), [])[0]
+        return result
+
     def dependent(self, asked: BoolArray, share: float, n_pairs: int) -> BoolArray:
         """(M, M) the asked pairs of groups of levels that are not independent by themselves.
 

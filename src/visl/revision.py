@@ -38,7 +38,7 @@ WORTH_NOTHING = 0.69  # Phi(-WORSE / ERRORS_OF_WIDE): at most as probable is the
 FALSE_PAIRS = 0.05  # of the dependent pairs (Benjamini and Hochberg)
 CLEARLY = (0.05, 3.0)  # nats a row, and standard errors, by which networks predict a group better if they judge it
 MOST_CANDIDATES = 20  # that go best with a group, in tables that are too wide for all pairs to be tried
-GROWN_TIMES = 2
+GROWN_TIMES = 3
 REPLICATES = 40  # data sets of rows drawn with replacement, in which graphs are searched again
 DETOURS = 10  # of them, by way of which a better graph is looked for
 MOST_THREADS = 8
@@ -201,14 +201,16 @@ class _Judge:
         return np.where(self.required, 1.0, shared)
 
     def _grown(self, graph: BoolArray) -> BoolArray:
-        """Where fits alone find a graph that is too wide for a thorough search: edges are added along the likeliest
-        pairs, those that there are dropped and turned, and so once more."""
+        """Where fits alone find a graph that is too wide for all pairs to be tried: edges are added along the likeliest
+        ones, those that there are dropped and turned; and so again, with the pairs that go together in what the graph
+        leaves unexplained."""
         if self.searched or not self.fits.alone:
             return graph
-        column = self.fits.column
-        pairs = strongest_pairs(self.rows.values[:, column], self.fits.is_number[column], MOST_CANDIDATES)
-        climb = GraphClimb(self.fits.gain_of_rows, self.learned_edges & pairs)
+        climb = GraphClimb(self.fits.gain_of_rows, np.zeros_like(graph))
+        values, is_number = self.rows.values[:, self.fits.column], self.fits.is_number[self.fits.column]
         for _ in range(GROWN_TIMES):
+            likely = strongest_pairs(values, self.fits.left(graph), is_number, MOST_CANDIDATES)
+            climb = climb.narrowed(self.learned_edges & (climb.open_ | likely))
             graph = climb.grown(graph)
             graph = climb.narrowed(self._open(graph)).climbed(graph)
         return graph
