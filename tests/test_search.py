@@ -89,6 +89,32 @@ def test_a_climb_ends_although_gains_contradict_each_other():
     assert len(asked) < 9 * 8 * 2 * MOST_FLIPS * 9 * 8  # every flip of every edge asks for the others at most
 
 
+def test_every_end_of_a_chain_may_be_its_beginning():
+    """0 -> 1 -> 2 -> 3 -> 4: five graphs tell the same, and chance alone decides; turning one edge after the other
+    leads through all of them."""
+    n = 5
+    climb = from_scores(gaussian(0.8 ** np.abs(np.subtract.outer(np.arange(n), np.arange(n))), 1000), n, n_rows=1000)
+    start, rng = graph_of(n, *((i, i + 1) for i in range(n - 1))), np.random.default_rng(0)
+    found = [climb.resampled(start, Chance.draw(1000, n, rng)) for _ in range(40)]
+    assert all(((graph | graph.T) == (start | start.T)).all() for graph in found)
+    roots = np.array([np.flatnonzero(~graph.any(0)) for graph in found])  # one each, so there is no collider
+    assert roots.shape == (40, 1)
+    assert np.bincount(roots[:, 0], minlength=n).min() >= 3
+
+
+def test_directions_that_are_told_come_back_from_another_start():
+    """0 -> 1 -> 2 with 100 nats for each of these directions."""
+    told = gaussian(CHAIN, 1000)
+
+    def score(group, parents):
+        return told(group, parents) + 100.0 * (group > 0 and parents[group - 1])
+
+    climb, rng = from_scores(score, 3, n_rows=1000), np.random.default_rng(0)
+    for _ in range(10):
+        chance = Chance.draw(1000, 3, rng)
+        np.testing.assert_array_equal(climb.resampled(graph_of(3, (0, 1), (1, 2)), chance), graph_of(3, (0, 1), (1, 2)))
+
+
 def test_growing_adds_the_best_edges_first_and_drops_none():
     """1 tells 2 all that 0 tells it, so 0 -> 2 is not worth its cost beside 1 -> 2."""
     climb = from_scores(gaussian(CHAIN, 1000), 3)
@@ -145,7 +171,7 @@ def test_chance_draws_rows_and_leans_one_way_or_the_other():
 def test_of_directions_that_tell_the_same_chance_chooses(leaning, edge):
     """The edge is worth 20 nats either way, in two rows that count twice and not at all."""
     climb = from_scores(lambda group, parents: 20.0 * parents.any(), 2)
-    found = climb.climbed(graph_of(2, (0, 1)), Chance(np.array([2.0, 0.0]), np.array(leaning)))
+    found = climb.climbed(graph_of(2, (0, 1)), Chance(np.array([2.0, 0.0]), np.array(leaning), seed=0))
     np.testing.assert_array_equal(found, graph_of(2, edge))
 
 

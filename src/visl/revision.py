@@ -40,6 +40,7 @@ CLEARLY = (0.05, 3.0)  # nats a row, and standard errors, by which networks pred
 MOST_CANDIDATES = 20  # that go best with a group, in tables that are too wide for all pairs to be tried
 GROWN_TIMES = 3
 REPLICATES = 40  # data sets of rows drawn with replacement, in which graphs are searched again
+REPLICATES_OF_WIDE = 20
 DETOURS = 10  # of them, by way of which a better graph is looked for
 MOST_THREADS = 8
 LIKELIER = 0.02  # of a direction's share goes to that of the best graph, which then has one where both have a half
@@ -132,7 +133,8 @@ class _Judge:
         seen = (~np.isnan(rows.values)).astype(np.float32)
         self.seen_together = (seen.T @ seen)[np.ix_(self.fits.column, self.fits.column)]  # (M, M) rows
         rng = np.random.default_rng(rows.seed)
-        self.chances = [Chance.draw(len(seen), len(self.graph), rng) for _ in range(REPLICATES)]
+        n_replicates = REPLICATES if self.searched else REPLICATES_OF_WIDE
+        self.chances = [Chance.draw(len(seen), len(self.graph), rng) for _ in range(n_replicates)]
         self.by_fits, numbers = self._judged_by_fits(), np.array(member.schema.has_numbers)  # (M,)
         # (M, M) of each edge: how many nats, and by how many standard errors
         self.least, self.errors = (
@@ -231,7 +233,8 @@ class _Judge:
         between = self.by_fits & self.by_fits[:, None]
         if not climb.open_.any():
             return result
-        share = np.mean([self._told(climb.climbed(graph, chance)) for chance in self.chances], axis=0)
+        again = climb.climbed if self.fits.tabulated else climb.resampled
+        share = np.mean([self._told(again(graph, chance)) for chance in self.chances], axis=0)
         share += LIKELIER * (graph * share.T - graph.T * share)
         joined = share + share.T
         of_edge, joins = np.where(graph, result, 0.0), graph | graph.T
@@ -239,8 +242,9 @@ class _Judge:
         # What no replicate joins is not quite impossible, and what hardly a row tells is as probable as it was before.
         unknown = (self.seen_together < ROWS_OF_A_PARENT) & ~joins
         before = np.minimum(1.0, self.prior + self.prior.T)
-        exists = np.where(unknown, before, np.maximum(exists, before / (1 + REPLICATES)))
-        direction = (share * REPLICATES + UNSEEN) / (joined * REPLICATES + 2 * UNSEEN)
+        n = len(self.chances)
+        exists = np.where(unknown, before, np.maximum(exists, before / (1 + n)))
+        direction = (share * n + UNSEEN) / (joined * n + 2 * UNSEEN)
         return np.where(between, exists * direction, result)
 
     def _told(self, graph: BoolArray) -> FloatArray:
