@@ -59,6 +59,7 @@ def test_noise_and_parents_are_found():
 
 def test_without_a_column_is_a_fit_of_the_others(monkeypatch):
     monkeypatch.setattr(additive, "SMOOTHNESS", (1e-3,))
+    monkeypatch.setattr(additive, "CLEARLY", np.inf)  # where there is only a sum it is left out by arithmetic
     fits = AdditiveFits(made_up(200), NUMBERS)
     found = fits.residuals(4, [0, 2, 3])
     for s, others in enumerate(([2, 3], [0, 3], [0, 2])):
@@ -132,3 +133,48 @@ def test_a_row_far_from_all_others_costs_what_a_long_tail_says():
     noise = np.append(np.random.default_rng(0).normal(size=1000), 50.0)
     scale = stats.t.fit(noise, fdf=4, floc=0)[2]
     assert log_densities(noise)[-1] == pytest.approx(np.log(0.1) + stats.t(4, 0, scale).logpdf(50.0), abs=0.01)
+
+
+def acting_together(n_rows=1000, seed=0):
+    """3 is the product of 0 and 1, and of nothing else."""
+    x = np.random.default_rng(seed).normal(size=(n_rows, 4))
+    x[:, 3] = x[:, 0] * x[:, 1] + 0.1 * x[:, 3]
+    return x
+
+
+def test_columns_that_act_together_are_told_by_neither_alone():
+    fits = AdditiveFits(acting_together(), [True] * 4)
+    both, without_0, without_1 = fits.residuals(3, [0, 1])
+    assert both.std() == pytest.approx(0.1, abs=0.03)
+    assert min(without_0.std(), without_1.std()) > 0.8
+    np.testing.assert_array_equal(without_0, fits.residuals(3, [1])[0])  # a fit of its own
+    of_all = [log_densities(fits.residuals(3, given, [])[0]).mean() for given in ([0, 1], [0, 1, 2])]
+    assert of_all[1] < of_all[0]  # a column that says nothing is worth less than nothing
+
+
+def test_levels_act_together_with_numbers():
+    x = acting_together()
+    x[:, 0] = x[:, 0] > 0
+    x[:, 3] = np.where(x[:, 0] > 0, np.sin(2 * x[:, 1]), -np.sin(2 * x[:, 1])) + 0.1 * (x[:, 3] - x[:, 3].mean())
+    both, without_level, _ = AdditiveFits(x, [False, True, True, True]).residuals(3, [0, 1])
+    assert both.std() < 0.5 * without_level.std()
+
+
+def test_a_row_is_predicted_by_the_others_where_columns_act_together():
+    x = acting_together(200)
+    moved = x.copy()
+    moved[7, 3] += 0.1
+    found, again = (AdditiveFits(values, [True] * 4).residuals(3, [0, 1], [])[0] for values in (x, moved))
+    assert again[7] - found[7] == pytest.approx(0.1)
+
+
+def test_a_sum_stays_a_sum(monkeypatch):
+    values = made_up(1000)
+    found = AdditiveFits(values, NUMBERS).residuals(4, [0, 1, 2])
+    monkeypatch.setattr(additive, "CLEARLY", np.inf)
+    np.testing.assert_array_equal(found, AdditiveFits(values, NUMBERS).residuals(4, [0, 1, 2]))
+
+
+def test_wide_tables_have_sums_alone(monkeypatch):
+    monkeypatch.setattr(additive, "WIDE", 3)
+    assert AdditiveFits(acting_together(), [True] * 4).residuals(3, [0, 1])[0].std() > 0.8

@@ -37,8 +37,8 @@ def test_both_humps_are_drawn_and_the_valley_is_not(model: VISL, fresh_rows: pd.
     assert sum(shares) > 0.9
     assert (np.abs(draws) < 0.5 * hump).mean() < 0.05
     above = (draws > 0).mean(0)  # of each row
-    assert np.quantile(above, 0.05) > 0.3
-    assert np.quantile(above, 0.95) < 0.7
+    assert np.quantile(above, 0.05) > 0.25  # of fifty draws
+    assert np.quantile(above, 0.95) < 0.75
 
 
 @pytest.mark.slow

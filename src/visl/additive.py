@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 
 DEGREE = 3  # of the splines
 MOST_PIECES = 36
-WIDE, PIECES_OF_WIDE = 30, 12  # columns, and pieces in a table of more: there are so many more functions to fit
+# Columns; in a table of more, where so many more functions are fitted: pieces, and no functions of several columns.
+WIDE, PIECES_OF_WIDE = 30, 12
 ROWS_OF_A_PIECE = 50  # at least
 SMOOTHNESS = (
     1e-5,
@@ -20,6 +21,13 @@ SMOOTHNESS = (
     1e-3,
     1e-2,
 )  # times the rows: of squared second differences of coefficients
+# Columns may act together: as a smooth function of all that are given, if not too many are and residuals show it.
+MOST_TOGETHER = 8  # columns
+LANDMARKS, ROWS_OF_A_LANDMARK = 150, 10  # rows around which it may bend: at most, and of how many it is one at least
+WIDTHS = (1.5, 4.0)  # of what a landmark tells, in deviations of the columns, times the root of their number
+APART = 2.0  # deviations, of two levels, divided by the root of 2
+SIZES = (1e-5, 1e-4, 1e-3, 1e-2)  # times the rows: of the function's squared norm
+SHOWN, CLEARLY = 5.0, 10.0  # nats in all rows, first in residuals and then in all
 TINY = 1e-9  # times the rows: of squared coefficients, so that there is one solution
 LEAST_VARIANCE = 1e-6
 BINS = 1024
@@ -29,14 +37,16 @@ TOLD_NUMBERS = 1 << 22  # ... and of rows' log-densities
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.intp]
+_Part = tuple[tuple[int, ...], FloatArray]  # columns, and (N, functions) of them
 
 
 class AdditiveFits:
     """x_j = constant + sum over columns k of f_k(x_k) + noise, every row predicted by the others.
 
-    f_k is a cubic spline of a number, or a value for each level. A row without itself has the residual e / (1 - h), h
-    being its entry on the diagonal of X (X'X + P)^-1 X': so what a function learns of the very rows it is judged by
-    does not count for it, and a column that says nothing is worth less than nothing.
+    f_k is a cubic spline of a number, or a value for each level. Where the columns clearly act together there is a
+    smooth function of all of them as well, from the space of a Gaussian kernel. A row without itself has the residual
+    e / (1 - h), h being its entry on the diagonal of X (X'X + P)^-1 X': so what a function learns of the very rows it
+    is judged by does not count for it, and a column that says nothing is worth less than nothing.
     """
 
     def __init__(self, values: FloatArray, is_number: Sequence[bool]) -> None:
@@ -46,6 +56,7 @@ class AdditiveFits:
         n_pieces = pieces_of(*values.shape)
         self.bases = [Basis.of(x, n_pieces if number else None) for x, number in columns]
         self._bases = [basis(x) for basis, x in zip(self.bases, values.T, strict=True)]
+        self._places = [self._place(x, bool(number)) for x, number in zip(values.T, is_number, strict=True)]
         self._rough = [roughness(b.shape[1], number) for b, number in zip(self._bases, is_number, strict=True)]
         self._known: OrderedDict[tuple[int, tuple[int, ...], tuple[int, ...]], FloatArray] = OrderedDict()
         self._told: OrderedDict[tuple[int, tuple[int, ...], int | None], FloatArray] = OrderedDict()
@@ -79,24 +90,64 @@ class AdditiveFits:
         """The constant, the coefficients of each function, and the residuals of the rows that see all, each predicted
         by the others."""
         seen = ~np.isnan(self.values[:, [column, *given]]).any(1)
-        problem, solution = self._best(column, tuple(given), np.flatnonzero(seen))
-        of_blocks = [solution.coefficients[block] for block in problem.blocks]
-        return float(solution.coefficients[0]), of_blocks, problem.residuals(solution, [])[0]
+        problem, solution = self._best_sum(column, tuple(given), np.flatnonzero(seen))[:2]
+        of_columns = [solution.coefficients[problem.places(k)] for k in given]
+        return float(solution.coefficients[0]), of_columns, problem.residuals(solution, [])[0]
 
     def _solved(self, column: int, given: tuple[int, ...], without: tuple[int, ...]) -> FloatArray:
         seen = ~np.isnan(self.values[:, [column, *given]]).any(1)
         rows = slice(None) if seen.all() else np.flatnonzero(seen)  # a slice copies nothing
         result = np.full((1 + len(without), len(self.values)), np.nan)
         if seen.any():
-            problem, best = self._best(column, given, rows)
-            result[:, rows] = problem.residuals(best, [given.index(k) for k in without])
+            result[:, rows] = self._residuals(column, given, rows, without)
         return result
 
-    def _best(self, column: int, given: tuple[int, ...], rows: slice | IntArray) -> tuple[_Problem, _Solution]:
+    def _residuals(
+        self, column: int, given: tuple[int, ...], rows: slice | IntArray, without: Sequence[int]
+    ) -> list[FloatArray]:
+        """By a sum, or by a sum and a function of all that is given, if that clearly predicts better."""
+        problem, solution, smoothness = self._best_sum(column, given, rows)
+        by_sum = problem.residuals(solution, without)
+        together = self._together(given, rows, problem, self._penalty(given, smoothness), by_sum[0])
+        if together is None or _nats_better(together, by_sum[0]) < CLEARLY:
+            return by_sum
+        others = (tuple(k for k in given if k != left_out) for left_out in without)
+        return [together, *(self._residuals(column, o, rows, [])[0] for o in others)]
+
+    def _together(
+        self, given: tuple[int, ...], rows: slice | IntArray, of_sum: _Problem, penalty: FloatArray, left: FloatArray
+    ) -> FloatArray | None:
+        """(N,) residuals by both; left: those of the sum, in which products and the like must show."""
+        n_landmarks = min(LANDMARKS, len(left) // ROWS_OF_A_LANDMARK)
+        if not (2 <= len(given) <= MOST_TOGETHER and n_landmarks > 1) or self.values.shape[1] > WIDE:
+            return None
+        place = np.concatenate([self._places[k][rows] for k in given], axis=1)
+        landmarks = place[np.linspace(0, len(place) - 1, n_landmarks).astype(int)]
+        shown, best = SHOWN, None
+        for width in WIDTHS:
+            of_rows, norm = (_kernel(x, landmarks, width * math.sqrt(len(given))) for x in (place, landmarks))
+            in_residuals = _Problem([(given, of_rows)], left)
+            found = in_residuals.best(_with_norm(np.full((1, 1), TINY), size * norm) for size in SIZES)
+            better = in_residuals.nats_better(found, float(np.square(left).mean()))
+            if better > shown:
+                shown, best = better, (of_rows, norm)
+        if best is None:
+            return None
+        problem = _Problem([*of_sum.parts, (given, best[0])], of_sum.y)
+        return problem.residuals(problem.best(_with_norm(penalty, size * best[1]) for size in SIZES), [])[0]
+
+    @staticmethod
+    def _place(x: FloatArray, is_number: bool) -> FloatArray:
+        """(N, dimensions) in which near values are alike"""
+        return np.nan_to_num(x)[:, None] if is_number else APART * level_basis(x)
+
+    def _best_sum(
+        self, column: int, given: tuple[int, ...], rows: slice | IntArray
+    ) -> tuple[_Problem, _Solution, float]:
         """By cross-validation of how smooth the functions are."""
-        problem = _Problem([self._bases[k][rows] for k in given], self.values[rows, column])
-        solutions = (problem.solved(self._penalty(given, s)) for s in SMOOTHNESS[: None if given else 1])
-        return problem, min(solutions, key=problem.cross_validated)
+        problem = _Problem([((k,), self._bases[k][rows]) for k in given], self.values[rows, column])
+        solutions = [(problem.solved(self._penalty(given, s)), s) for s in SMOOTHNESS[: None if given else 1]]
+        return problem, *min(solutions, key=lambda found: problem.cross_validated(found[0]))
 
     def _penalty(self, given: tuple[int, ...], smoothness: float) -> FloatArray:
         """(F, F) for each row"""
@@ -116,40 +167,75 @@ class _Solution:
 class _Problem:
     """Least squares with a penalty."""
 
-    def __init__(self, bases: Sequence[FloatArray], y: FloatArray) -> None:
-        self.X, self.y = np.concatenate([np.ones((len(y), 1)), *bases], axis=1), y
-        ends = np.cumsum([1, *(basis.shape[1] for basis in bases)])
-        self.blocks = [slice(first, end) for first, end in zip(ends, ends[1:], strict=False)]
+    def __init__(self, parts: Sequence[_Part], y: FloatArray) -> None:
+        self.parts, self.y = parts, y
+        self.X = np.concatenate([np.ones((len(y), 1)), *(functions for _, functions in parts)], axis=1)
+        self.n_functions = self.X.shape[1]
+        self.columns = [(), *(columns for columns, functions in parts for _ in range(functions.shape[1]))]
         self.gram, self.target = self.X.T @ self.X, self.X.T @ y
+
+    def places(self, column: int) -> IntArray:
+        """Of the functions in which it takes part."""
+        return np.flatnonzero([column in columns for columns in self.columns])
 
     def solved(self, penalty: FloatArray) -> _Solution:
         """penalty: (F, F) for each row"""
         inverse = np.linalg.inv(self.gram + len(self.y) * penalty)
         return _Solution(inverse, inverse @ self.target)
 
+    def best(self, penalties: Iterable[FloatArray]) -> _Solution:
+        return min((self.solved(penalty) for penalty in penalties), key=self.cross_validated)
+
     def cross_validated(self, solution: _Solution) -> float:
         """Mean square of residuals as if every row had the mean leverage: generalised cross-validation."""
         used = np.einsum("fg,gf->", solution.inverse, self.gram) / len(self.y)
         return float(np.square(self.y - self.X @ solution.coefficients).mean() / max(1 - used, 1e-3) ** 2)
 
-    def residuals(self, solution: _Solution, without: Sequence[int]) -> list[FloatArray]:
-        """Of each row, predicted by the others: with all functions, then without each of these.
+    def nats_better(self, solution: _Solution, square: float) -> float:
+        """Than with this mean square, of normal noise."""
+        return (
+            0.5
+            * len(self.y)
+            * math.log(max(square, LEAST_VARIANCE) / max(self.cross_validated(solution), LEAST_VARIANCE))
+        )
 
-        With B the columns of X A^-1, C the block of A^-1 and b the coefficients that belong to a function: fitted
-        values without it are fitted - B C^-1 b, and leverages h - diag(B C^-1 B').
+    def residuals(self, solution: _Solution, without: Sequence[int]) -> list[FloatArray]:
+        """Of each row, predicted by the others: with all functions, then without those of each of these columns.
+
+        With B the columns of X A^-1, C the block of A^-1 and b the coefficients that belong to them: fitted
+        values without them are fitted - B C^-1 b, and leverages h - diag(B C^-1 B').
         """
         spread = self.X @ solution.inverse
         fitted, leverage = self.X @ solution.coefficients, np.einsum("nf,nf->n", spread, self.X)
         result = [self._of_other_rows(fitted, leverage)]
-        for block in (self.blocks[k] for k in without):
-            B = spread[:, block]
-            weighed = B @ np.linalg.inv(solution.inverse[block, block])  # B C^-1
+        for places in (self.places(k) for k in without):
+            B = spread[:, places]
+            weighed = B @ np.linalg.inv(solution.inverse[np.ix_(places, places)])  # B C^-1
             less = np.einsum("nq,nq->n", weighed, B)
-            result.append(self._of_other_rows(fitted - weighed @ solution.coefficients[block], leverage - less))
+            result.append(self._of_other_rows(fitted - weighed @ solution.coefficients[places], leverage - less))
         return result
 
     def _of_other_rows(self, fitted: FloatArray, leverage: FloatArray) -> FloatArray:
         return (self.y - fitted) / np.maximum(1 - leverage, 1e-3)
+
+
+def _with_norm(penalty: FloatArray, further: FloatArray) -> FloatArray:
+    """(F, F) and (G, G) -> (F + G, F + G)"""
+    result = TINY * np.eye(len(penalty) + len(further))
+    result[: len(penalty), : len(penalty)] = penalty
+    result[len(penalty) :, len(penalty) :] += further
+    return result
+
+
+def _nats_better(one: FloatArray, other: FloatArray) -> float:
+    """Of all rows, by the densities of their residuals."""
+    return float(log_densities(one).sum() - log_densities(other).sum())
+
+
+def _kernel(one: FloatArray, other: FloatArray, width: float) -> FloatArray:
+    """(N, d), (M, d) -> (N, M): 1 at the same place, falling as a Gaussian."""
+    square = np.square(one).sum(1)[:, None] + np.square(other).sum(1) - 2 * one @ other.T
+    return np.exp(-0.5 * np.maximum(square, 0) / width**2)
 
 
 def log_densities(residuals: FloatArray) -> FloatArray:
