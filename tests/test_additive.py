@@ -8,7 +8,9 @@ from scipy import stats
 from sklearn.preprocessing import SplineTransformer
 
 from visl import additive
-from visl.additive import AdditiveFits, log_densities, spline_basis
+from visl.additive import AdditiveFits
+from visl.densities import log_densities
+from visl.smooth import spline_basis
 
 
 def made_up(n_rows: int = 1500, seed: int = 0) -> np.ndarray:

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from visl.additive import AdditiveFits, log_densities
+from visl.additive import AdditiveFits
+from visl.densities import log_densities
 from visl.search import LEAST_STEP, MOST_FLIPS, PARENT_COST, Chance, GraphClimb, reaches
 
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from visl.additive import Basis, roughness
+from visl.smooth import Basis, roughness
 
 MOST_PIECES = 8  # of a spline: a level tells less of a curve than a number
 ROWS_OF_A_PIECE = 50  # at least

@@ -6,9 +6,10 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from visl.additive import AdditiveFits, Density
+from visl.additive import AdditiveFits
 from visl.additive_logits import AdditiveLogits
 from visl.batches import CellStore, TrainingData
+from visl.densities import Density
 from visl.model import VislModel
 from visl.nets.conditionals import NOISE_BINS, POINTS, Conditionals
 from visl.nets.tails import drawn_out
