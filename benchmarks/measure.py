@@ -88,7 +88,7 @@ def stepper(case: Case) -> Callable[[], float]:
 
     def steps() -> float:
         with form(case.form), run.surroundings():
-            run.start_stage_if_due()
+            run.start_phase_if_due()
             start = time.perf_counter()
             run.epoch(lambda state: False)
             run.close_epoch()  # waits for the device

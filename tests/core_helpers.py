@@ -114,11 +114,11 @@ def elbo_terms(model, cells, shown=None, *, seed=0, noise=None, uniform=None, ba
     random_uniform = torch.rand(K, M, M, generator=rng, dtype=dtype)
     noise, uniform = random_noise if noise is None else noise, random_uniform if uniform is None else uniform
     phase = Phase(IMPUTE if backward else LATENT, 0, 1)
-    return model(cells, shown, noise, uniform[:, None], phase=phase)
+    return model(cells, shown, noise, uniform, phase=phase)
 
 
-def loss_weights(model, kl_latent=0.001, kl_edges=1.0, edges=0.0, acyclicity=5.0):
-    weights = (kl_latent, kl_edges, edges, acyclicity)
+def loss_weights(model, kl_latent=0.001, kl_edges=1.0, acyclicity=5.0):
+    weights = (kl_latent, kl_edges, acyclicity)
     return LossWeights(*(torch.full((model.n_members,), weight) for weight in weights))
 
 

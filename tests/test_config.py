@@ -5,8 +5,6 @@ import pytest
 from visl.config import IMPUTE, LATENT, PRESETS, Config, Phase, build_config, default_edge_probability
 from visl.errors import InputError
 
-LATENT_PHASE = Phase(LATENT, 0, 1)
-
 # The paper's numbers, shared by all of its settings.
 COMMON = {
     "edge_prior": 0.05,
@@ -117,18 +115,25 @@ def test_values_on_the_border_are_allowed():
 
 
 @pytest.mark.parametrize(
-    ("epochs", "stages", "with_equations"),
-    [(1, (1, 0), (1, 0)), (2, (1, 1), (1, 1)), (3, (2, 1), (1, 2)), (300, (150, 150), (100, 200))],
+    ("epochs", "stages", "with_fits", "soon"),
+    [
+        (1, (1, 0), (0, 1), (0, 1)),
+        (2, (1, 1), (0, 1), (0, 1)),
+        (3, (2, 1), (0, 2), (0, 1)),
+        (300, (150, 150), (0, 200), (0, 100)),
+    ],
 )
-def test_stage_epochs(epochs, stages, with_equations):
-    assert Config(epochs=epochs).stage_epochs(equations=False) == stages
-    assert Config(epochs=epochs).stage_epochs(equations=True) == with_equations
+def test_stage_epochs(epochs, stages, with_fits, soon):
+    config = Config(epochs=epochs)
+    assert config.stage_epochs(fitted=False) == stages
+    assert config.stage_epochs(fitted=True) == with_fits
+    assert config.stage_epochs(fitted=True, soon=True) == soon
 
 
 def test_acyclicity_weight_by_hand():
     # 300 epochs: off in epochs 0 to 4, then 1/30, 2/30, ... of 50 over 10 % of the epochs, and 50 from epoch 34 on.
     config = PRESETS["paper-synthetic"]
-    weight = [config.acyclicity_weight_at(epoch, LATENT_PHASE, 1000) for epoch in range(300)]
+    weight = [config.acyclicity_weight_at(epoch) for epoch in range(300)]
     assert weight[:5] == [0.0] * 5
     assert weight[5] == pytest.approx(50 / 30)
     assert weight[19] == pytest.approx(25.0)
@@ -136,57 +141,43 @@ def test_acyclicity_weight_by_hand():
     assert weight[34] == weight[299] == 50.0
 
 
-def test_acyclicity_weight_of_equations_by_hand():
-    # 300 epochs: stage 1 has 100; the graph is learned in epochs 10 to 59, with .01 to 100 nats a row.
-    config = Config()
-    warm, graph, settled, impute = config.phases(equations=True)
-    weight = [config.acyclicity_weight_at(epoch, graph, 1000) for epoch in (10, 35, 59)]
-    assert weight == pytest.approx([10.0, 1000.0, 10 * 1e4 ** (49 / 50)])
-    assert config.acyclicity_weight_at(5, warm, 1000) == config.acyclicity_weight_at(70, settled, 1000) == 0.0
-    assert not impute.of_equations
-
-
-@pytest.mark.parametrize(
-    ("epochs", "expected"),
-    [
-        (300, [("warm", 0, 10), ("graph", 10, 60), ("settled", 60, 100), ("impute", 100, 300)]),
-        (6, [("graph", 0, 1), ("settled", 1, 2), ("impute", 2, 6)]),
-        (1, [("graph", 0, 1)]),
-    ],
-)
-def test_phases_by_hand(epochs, expected):
-    phases = Config(epochs=epochs).phases(equations=True)
-    assert [(phase.name, phase.first, phase.end) for phase in phases] == expected
-    assert [phase.stage for phase in phases] == [2 if name == "impute" else 1 for name, _, _ in expected]
-
-
-def test_phases_of_the_paper_are_its_two_stages():
-    phases = Config(epochs=5).phases(equations=False)
-    assert [(phase.name, phase.first, phase.end) for phase in phases] == [("latent", 0, 3), ("impute", 3, 5)]
+def test_phases_are_the_papers_two_stages_but_where_fits_find_the_graph():
+    phases = Config(epochs=5).phases(fitted=False)
+    assert [(phase.name, phase.first, phase.end, phase.stage) for phase in phases] == [
+        ("latent", 0, 3, 1),
+        ("impute", 3, 5, 2),
+    ]
+    assert Config(epochs=1).phases(fitted=False) == (Phase(LATENT, 0, 1),)
+    assert Config(epochs=5).phases(fitted=True) == (Phase(IMPUTE, 0, 3),)
+    assert Config(epochs=5).phases(fitted=True, soon=True) == (Phase(IMPUTE, 0, 1),)
 
 
 def test_learning_rates_fall_along_half_a_cosine_in_each_stage():
-    share = [Config(epochs=8).learning_rate_share(epoch, equations=False) for epoch in range(8)]
+    share = [Config(epochs=8).learning_rate_share(epoch, fitted=False) for epoch in range(8)]
     assert share[0] == share[4] == 1.0
     assert share[2] == share[6] == pytest.approx(0.003 + 0.997 / 2)
     assert share[3] == share[7] == pytest.approx(0.003 + 0.997 * 0.5 * (1 - 2**-0.5))
-    with_equations = [Config(epochs=12).learning_rate_share(epoch, equations=True) for epoch in (0, 2, 4, 8)]
-    assert with_equations == pytest.approx([1.0, share[2], 1.0, share[2]])
-    assert {PRESETS["paper-eedi"].learning_rate_share(epoch, equations=False) for epoch in (0, 500, 999)} == {1.0}
+    with_fits = [Config(epochs=12).learning_rate_share(epoch, fitted=True) for epoch in (0, 4, 6)]
+    assert with_fits == pytest.approx([1.0, share[2], share[3]])
+    soon = [Config(epochs=12).learning_rate_share(epoch, fitted=True, soon=True) for epoch in range(4)]
+    assert soon == pytest.approx(share[:4])
+    assert {PRESETS["paper-eedi"].learning_rate_share(epoch, fitted=False) for epoch in (0, 500, 999)} == {1.0}
 
 
-@pytest.mark.parametrize(("epochs", "of_stage_2"), [(300, 100), (3, 1), (2, 1), (1, 1)])
-def test_where_the_graph_is_counted_there_is_no_stage_1(epochs, of_stage_2):
-    config = Config(epochs=epochs)
-    assert config.stage_epochs(equations=True, fitted=True, soon=True) == (0, of_stage_2)
-    assert config.phases(equations=True, fitted=True, soon=True) == (Phase(IMPUTE, 0, of_stage_2),)
-    assert config.learning_rate_share(0, equations=True, fitted=True, soon=True) == 1.0
+@pytest.mark.parametrize(("given", "fitted", "expected"), [(None, False, 0.99), (None, True, 0.7), (0.2, True, 0.2)])
+def test_fewer_cells_are_hidden_where_fits_find_the_graph(given, fitted, expected):
+    assert Config(max_drop_rate=given).drop_rate(fitted=fitted) == expected
+
+
+@pytest.mark.parametrize(("given", "expected"), [(0.5, (0.1, 0.5)), (None, (0.1, 0.1))])
+def test_learning_rates_of_networks_and_edges(given, expected):
+    assert Config(learning_rate=0.1, edge_learning_rate=given).learning_rates() == expected
 
 
 def test_acyclicity_is_not_off_for_the_whole_of_a_short_first_stage():
     # 20 epochs: stage 1 has 10, so the term is off in 1 of them; then 2 epochs of ramp to 5.
     config = Config(epochs=20)
-    assert [config.acyclicity_weight_at(epoch, LATENT_PHASE, 9) for epoch in range(4)] == [0.0, 2.5, 5.0, 5.0]
+    assert [config.acyclicity_weight_at(epoch) for epoch in range(4)] == [0.0, 2.5, 5.0, 5.0]
 
 
 def test_small_tables_have_smaller_batches_unless_the_user_says_so():
@@ -199,7 +190,7 @@ def test_small_tables_have_smaller_batches_unless_the_user_says_so():
 
 def test_acyclicity_weight_without_ramp_or_delay():
     config = Config(epochs=4, acyclicity_start_epoch=0, acyclicity_ramp=0.0, acyclicity_weight=3.0)
-    assert [config.acyclicity_weight_at(epoch, LATENT_PHASE, 9) for epoch in range(4)] == [3.0] * 4
+    assert [config.acyclicity_weight_at(epoch) for epoch in range(4)] == [3.0] * 4
 
 
 @pytest.mark.parametrize(("n_groups", "expected"), [(1, 0.5), (9, 0.5), (36, 0.5), (100, 0.3), (900, 0.1)])

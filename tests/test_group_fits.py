@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from core_helpers import group_wise, variable_wise
-from visl.group_fits import GroupFits, counts
+from visl.group_fits import GroupFits, counts, fits_find_graph
 from visl.schema import BINARY, CATEGORICAL, CONTINUOUS
 
 
@@ -16,8 +16,15 @@ def test_counting_is_for_levels_alone():
     assert counts(variable_wise(BINARY, (CATEGORICAL, 3)))
     assert not counts(variable_wise(BINARY, CONTINUOUS))
     assert not counts(group_wise([BINARY, BINARY], [BINARY]))
-    assert counts(variable_wise(*[BINARY] * 100))
-    assert not counts(variable_wise(*[BINARY] * 101))
+    assert counts(variable_wise(*[BINARY] * 1000))
+    assert not counts(variable_wise(*[BINARY] * 1001))
+
+
+def test_fits_find_the_graph_of_single_columns_of_any_kind_up_to_a_thousand():
+    assert fits_find_graph(variable_wise(BINARY, (CATEGORICAL, 3), CONTINUOUS))
+    assert not fits_find_graph(group_wise([BINARY, CONTINUOUS], [BINARY]))
+    assert fits_find_graph(variable_wise(*[CONTINUOUS] * 1000))
+    assert not fits_find_graph(variable_wise(*[CONTINUOUS] * 1001))
 
 
 def mixed(n_rows=1000):
@@ -32,7 +39,6 @@ def mixed(n_rows=1000):
 
 def test_levels_are_told_by_counting_or_by_logits_whichever_is_better():
     fits = mixed()
-    assert fits.possible.all()
     assert not fits.tabulated
     np.testing.assert_array_equal(fits.log_prob(2, parents(5, 0, 1)), fits.tables.log_prob(2, [0, 1]))
     assert fits.log_prob(2, parents(5, 0, 1)).mean() > -0.02
@@ -48,18 +54,3 @@ def test_a_gain_is_that_of_one_parent_beside_the_others():
         found = fits.gain_of_rows(group, parents(5, *given), changed)
         np.testing.assert_allclose(found, with_it - without, atol=1e-6)
         assert fits.gain(group, parents(5, *given), changed)[0] == pytest.approx(found.clip(-1, 1).mean())
-
-
-def test_pairs_that_may_be_independent_are_told_by_the_share_of_false_ones():
-    rng = np.random.default_rng(0)
-    values = (rng.random((500, 4)) < 0.5).astype(float)
-    values[:, 1] = values[:, 0]
-    fits, asked = GroupFits(values, variable_wise(*[BINARY] * 4)), np.triu(np.ones((4, 4), bool), 1)
-    assert np.argwhere(fits.dependent(asked, 0.05, n_pairs=6)).tolist() == [[0, 1]]
-    # Of p-values .001, .02 and .9 among 6 pairs, .001 < .05 / 6 passes, .02 < .05 * 2 / 6 = .0167 does not.
-    known = {(0, 1): 0.001, (0, 2): 0.02, (0, 3): 0.9}
-    fits.tables.independence = lambda i, j: known[i, j]
-    asked = np.zeros((4, 4), bool)
-    asked[0, 1:] = True
-    assert np.argwhere(fits.dependent(asked, 0.05, n_pairs=6)).tolist() == [[0, 1]]
-    assert np.argwhere(fits.dependent(asked, 0.05, n_pairs=5)).tolist() == [[0, 1], [0, 2]]

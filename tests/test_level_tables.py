@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy.stats import chi2_contingency
 
 from visl.level_tables import LevelTables
 
@@ -59,18 +58,3 @@ def test_a_column_that_says_nothing_is_worth_less_than_nothing_and_a_parent_its_
     assert alone == pytest.approx(-np.log(2), abs=0.002)
     assert told == pytest.approx(0.9 * np.log(0.9) + 0.1 * np.log(0.1), abs=0.02)
     assert told - 0.002 < both < told
-
-
-@pytest.mark.parametrize("levels", [(2, 2), (3, 4)])
-def test_independence_is_a_likelihood_ratio(levels):
-    rng = np.random.default_rng(0)
-    values = np.stack([rng.integers(0, n, 200) for n in levels], 1).astype(float)
-    values[::7, 1] = values[::7, 0] % levels[1]
-    values[:20, 0] = np.nan
-    counts = np.zeros(levels)
-    np.add.at(counts, tuple(values[20:].astype(int).T), 1)
-    expected = chi2_contingency(counts, correction=False, lambda_="log-likelihood").pvalue
-    tables = LevelTables(values, [n + 1 for n in levels])  # a level that no row has
-    assert tables.independence(0, 1) == pytest.approx(expected)
-    assert tables.independence(1, 0) == pytest.approx(expected)
-    assert LevelTables(np.zeros((9, 2)), [2, 2]).independence(0, 1) == 1.0  # constants

@@ -20,7 +20,7 @@ from visl.standardising import standardise
 from visl.steps import Alone
 from visl.table import Table
 
-EQUATIONS = {"structure": "equations", "latent_dim": 2, "equation_dim": 4}
+FITTED = {"structure": "auto", "latent_dim": 2}
 
 
 def uniform(n_sweeps, n_chains, n_gaps, seed=0):
@@ -113,7 +113,7 @@ def chain(n_rows, seed):
 @pytest.fixture(scope="module")
 def fitted():
     """Of a chain whose graph is known; networks have learned nothing."""
-    model = build_model(variable_wise(*[CONTINUOUS] * 3), **EQUATIONS)
+    model = build_model(variable_wise(*[CONTINUOUS] * 3), **FITTED)
     table = Table.from_dense(chain(4000, 0), np.ones((4000, 3), bool))
     standardise(model, TrainingData([table]), Alone())
     model.edges.decided.zero_()
@@ -170,7 +170,7 @@ def test_a_row_has_the_same_answer_among_others(fitted):
 
 
 def known_graph(values):
-    model = build_model(variable_wise(*[CONTINUOUS] * 3), **EQUATIONS)
+    model = build_model(variable_wise(*[CONTINUOUS] * 3), **FITTED)
     table = Table.from_dense(values, np.ones(values.shape, bool))
     standardise(model, TrainingData([table]), Alone())
     model.edges.decided.zero_()

@@ -26,8 +26,8 @@ WIDTHS = (1.5, 4.0)  # of what a landmark tells, in deviations of the columns, t
 SIZES = (1e-5, 1e-4, 1e-3, 1e-2)  # times the rows: of the function's squared norm
 SHOWN, CLEARLY = 5.0, 10.0  # nats in all rows, first in residuals and then in all
 TINY = 1e-9  # times the rows: of squared coefficients, so that there is one solution
-KEPT = 128  # solutions that are remembered ...
-TOLD_NUMBERS = 1 << 22  # ... and of rows' log-densities
+KEPT_NUMBERS = 1 << 24  # of residuals that are remembered ...
+TOLD_NUMBERS = 1 << 23  # ... and of rows' log-densities
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.intp]
@@ -52,6 +52,7 @@ class AdditiveFits:
         self._places = [place(x, bool(number)) for x, number in zip(values.T, is_number, strict=True)]
         self._rough = [roughness(b.shape[1], number) for b, number in zip(self._bases, is_number, strict=True)]
         self._known: OrderedDict[tuple[int, tuple[int, ...], tuple[int, ...]], FloatArray] = OrderedDict()
+        self._n_kept = 0  # numbers
         self._told: OrderedDict[tuple[int, tuple[int, ...], int | None], FloatArray] = OrderedDict()
 
     def log_prob(
@@ -75,8 +76,9 @@ class AdditiveFits:
         key = column, tuple(given), tuple(given if without is None else without)
         if key not in self._known:
             self._known[key] = self._solved(*key)
-            if len(self._known) > KEPT:
-                self._known.popitem(last=False)
+            self._n_kept += self._known[key].size
+            while self._n_kept > KEPT_NUMBERS and len(self._known) > 1:
+                self._n_kept -= self._known.popitem(last=False)[1].size
         return self._known[key]
 
     def functions(self, column: int, given: Sequence[int]) -> tuple[float, list[FloatArray], FloatArray]:

@@ -17,7 +17,7 @@ RIDGE = 0.1  # ... and this part of it for a squared coefficient: levels told wi
 MOST_STEPS = 30  # of Newton's method
 SETTLED = 1e-3  # nats that a step still gains, below which it has ended
 TOGETHER = 5  # logits, up to which they are solved for together; of more each is, given the others
-KEPT = 64  # solutions that are remembered
+TOLD_NUMBERS = 1 << 23  # of rows' log-probabilities that are remembered
 
 FloatArray = NDArray[np.float64]
 BoolArray = NDArray[np.bool_]
@@ -37,15 +37,16 @@ class AdditiveLogits:
         """values: (N, D), NaN in gaps; n_levels: 0 of numbers"""
         self.values, self.n_levels = values, n_levels
         self.n_pieces = int(min(MOST_PIECES, max(1, len(values) // ROWS_OF_A_PIECE)))
+        self._has_gaps = np.asarray(np.isnan(values).any(axis=0))
         self._bases: dict[int, FloatArray] = {}  # of the columns that were given so far
         self._known: OrderedDict[tuple[int, tuple[int, ...], tuple[int, ...]], FloatArray] = OrderedDict()
 
     def log_prob(self, column: int, given: Sequence[int], also_seen: Sequence[int] = ()) -> FloatArray:
         """(N,) of each row, from those that see all of these columns; NaN of the others."""
-        key = column, tuple(given), tuple(also_seen)
+        key = column, tuple(given), tuple(k for k in also_seen if self._has_gaps[k])
         if key not in self._known:
             self._known[key] = self._solved(*key)
-            if len(self._known) > KEPT:
+            if len(self._known) > TOLD_NUMBERS // len(self.values):
                 self._known.popitem(last=False)
         return self._known[key]
 
@@ -68,8 +69,10 @@ class AdditiveLogits:
         X = np.concatenate([np.ones((int(seen.sum()), 1)), *(self._basis(k)[seen] for k in given)], axis=1)
         level = self.values[seen, column].astype(int)
         n_levels, penalty = max(2, self.n_levels[column]), self._penalty(given)
-        strengths = SMOOTHNESS[: None if given else 1]
-        found = [fit_and_log_prob(X, level, n_levels, strength * penalty) for strength in strengths]
+        found: list[tuple[FloatArray, FloatArray]] = []
+        for strength in SMOOTHNESS[: None if given else 1]:
+            start = found[-1][0] if found else None  # the next minimum is near
+            found.append(fit_and_log_prob(X, level, n_levels, strength * penalty, start))
         return max(found, key=lambda both: float(both[1].sum()))
 
     def basis_of(self, column: int) -> Basis:
@@ -97,16 +100,17 @@ def log_prob_of_others(X: FloatArray, level: NDArray[np.intp], n_levels: int, pe
 
 
 def fit_and_log_prob(
-    X: FloatArray, level: NDArray[np.intp], n_levels: int, penalty: FloatArray
+    X: FloatArray, level: NDArray[np.intp], n_levels: int, penalty: FloatArray, start: FloatArray | None = None
 ) -> tuple[FloatArray, FloatArray]:
     """Coefficients, (F, levels - 1), of a penalised logistic regression, and the log-probability of each row's level by
     one on the other rows, (N,).
 
-    X: (N, F), penalty: (F, F) of the coefficients of each of the n_levels - 1 logits
+    X: (N, F), penalty: (F, F) of the coefficients of each of the n_levels - 1 logits; start: (F, levels - 1), from
+    where the minimum is looked for
     """
     F, K = X.shape[1], n_levels - 1
     y = (level[:, None] == np.arange(1, n_levels)).astype(float)  # (N, K)
-    coefficients, value = np.zeros((F, K)), -np.inf
+    coefficients, value = np.zeros((F, K)) if start is None else start, -np.inf
     n_blocks = 1 if K <= TOGETHER else K
     penalties = np.kron(np.eye(K // n_blocks), penalty)  # of a block
     step = np.zeros_like(coefficients)

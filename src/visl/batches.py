@@ -34,8 +34,6 @@ class TrainingData:
     parts: Sequence[int] = (0,)  # which parts of the data set the tables are
     part_sizes: Sequence[int] | None = None  # rows of every part, wherever it is; None: all parts are here
     share: tuple[int, int] = (0, 1)  # (process, processes) that all have these tables: each takes its share of a batch
-    held_out: float = 0.0  # share of the rows of each part, chosen for each member by its seed, that are left out
-    resampled: bool = False  # members but a data set's first draw as many rows as they have, with replacement
 
     def __post_init__(self) -> None:
         if self.of_members and len({table.n_rows for table in self.tables}) > 1:
@@ -50,40 +48,14 @@ class TrainingData:
 
     @property
     def sizes(self) -> Sequence[int]:
-        """Rows of every part, without those held out."""
-        return [size - self._n_held_out(size) for size in self._whole_sizes]
-
-    @property
-    def _whole_sizes(self) -> Sequence[int]:
+        """Rows of every part."""
         if self.part_sizes is not None:
             return self.part_sizes
         return [self.tables[0].n_rows] if self.of_members else [table.n_rows for table in self.tables]
 
-    def _n_held_out(self, size: int) -> int:
-        return min(size - 1, round(self.held_out * size))
-
     def table_of(self, k: int, part: int) -> Table:
         """Member k's own, or this part of all members'."""
         return self.tables[k // self.members_each if self.of_members else list(self.parts).index(part)]
-
-    def _is_first(self, k: int) -> bool:
-        """Whether member k is the first of its data set."""
-        return k % self.members_each == 0 if self.of_members else k == 0
-
-    def held_out_rows(self, k: int, seed: int, part: int) -> Tensor:
-        """Of member k, as positions in the table of this part, or in the member's own, in random order."""
-        size = self._whole_sizes[part]
-        return self._shuffled(size, seed, part)[size - self._n_held_out(size) :]
-
-    def learned_rows(self, k: int, seed: int, part: int) -> Tensor:
-        """The others, of a member that has not drawn from them with replacement."""
-        size = self._whole_sizes[part]
-        return self._shuffled(size, seed, part)[: size - self._n_held_out(size)]
-
-    @staticmethod
-    def _shuffled(size: int, seed: int, part: int) -> Tensor:
-        """The rows that are held out come last."""
-        return torch.randperm(size, generator=torch.Generator().manual_seed(stream_seed(seed, -3, part)))
 
     def share_of_batch(self, n_rows: int) -> slice:
         """Which of a batch's rows are this process's."""
@@ -114,18 +86,9 @@ class TrainingData:
             size = self.sizes[part]
             rng = torch.Generator().manual_seed(stream_seed(seed, epoch, part))
             order = torch.randperm(size, generator=rng)
-            if self.held_out:
-                rows = self._shuffled(self._whole_sizes[part], seed, part)[:size]
-                order = (self._drawn(rows, seed, part) if self.resampled and not self._is_first(k) else rows)[order]
             order = order + first_rows[k // self.members_each if self.of_members else i]
             pieces.append([order[size * t // n_steps : size * (t + 1) // n_steps] for t in range(n_steps)])
         return [torch.cat(parts) if len(parts) > 1 else parts[0] for parts in zip(*pieces, strict=True)]
-
-    @staticmethod
-    def _drawn(rows: Tensor, seed: int, part: int) -> Tensor:
-        """The same in every epoch."""
-        rng = torch.Generator().manual_seed(stream_seed(seed, -4, part))
-        return rows[torch.randint(len(rows), (len(rows),), generator=rng)]
 
     @cached_property
     def starts(self) -> NDArray[np.int64]:
@@ -220,20 +183,18 @@ class StepInputs:
     rate: Tensor  # (K, B) uniform: the share of a row's cells that is hidden, before its maximum
     key: Tensor  # (K, B) int64: which cells are hidden
     latent: Tensor  # (K, B, M, d) standard normal
-    edges: Tensor  # (K, S, M, M) uniform, of S graphs
+    edges: Tensor  # (K, M, M) uniform
     seeds: Tensor  # (NOISES, K) int64, where noise is made on a GPU
 
     @classmethod
-    def empty(
-        cls, n_members: int, n_rows: int, n_groups: int, dim: int, device: torch.device, n_graphs: int = 1
-    ) -> StepInputs:
+    def empty(cls, n_members: int, n_rows: int, n_groups: int, dim: int, device: torch.device) -> StepInputs:
         of_rows = (n_members, n_rows)
         return cls(
             rows=torch.empty(of_rows, dtype=torch.long, device=device),
             rate=torch.empty(of_rows, device=device),
             key=torch.empty(of_rows, dtype=torch.long, device=device),
             latent=torch.empty((*of_rows, n_groups, dim), device=device),
-            edges=torch.empty((n_members, n_graphs, n_groups, n_groups), device=device),
+            edges=torch.empty((n_members, n_groups, n_groups), device=device),
             seeds=torch.empty((NOISES, n_members), dtype=torch.long, device=device),
         )
 

@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from visl.additive_logits import RIDGE, SMOOTHNESS, log_prob_of_others
 from visl.batches import TrainingData
-from visl.graph.posterior import DirectedPosterior
-from visl.group_fits import MOST_WITH_LEVELS, ROWS_OF_A_PARENT
+from visl.graph.posterior import DecidedPosterior
+from visl.group_fits import ROWS_OF_A_PARENT
 from visl.model import VislModel
 from visl.noisy_or import Effect, available
 from visl.order_search import OrderSearch, worth_of_all
@@ -19,7 +19,7 @@ from visl.schema import BINARY, Schema
 from visl.steps import Engine
 from visl.table import Table
 
-MOST_COLUMNS = 500
+FEWEST_COLUMNS, MOST_COLUMNS = 101, 500
 MOST_ROWS, MOST_CELLS = 5000, 1_000_000  # that are looked at: the smaller
 COMMONEST = 0.4  # share of the cells that are present, above which columns have too many causes to look through
 # Standard errors of a covariance: what is clear, and what a pair needs for one to be tried as a cause of the other.
@@ -41,7 +41,7 @@ BoolArray = NDArray[np.bool_]
 def find_causes(model: VislModel, data: TrainingData, seeds: Sequence[int], engine: Engine) -> bool:
     """Decide all edge probabilities, if the table is one of causes and effects. On the largest part of the data, by the
     first process that has it."""
-    if not possible(model.schema) or not isinstance(model.edges, DirectedPosterior):
+    if not possible(model.schema) or not isinstance(model.edges, DecidedPosterior):
         return False
     largest, found = int(np.argmax(data.sizes)), None
     if largest in data.parts:
@@ -58,7 +58,7 @@ def possible(schema: Schema) -> bool:
     """Narrower tables are counted, and groups of several columns are not searched."""
     single = len(schema.groups) == len(schema.columns)
     binary = all(column.kind == BINARY for column in schema.columns)
-    return single and binary and MOST_WITH_LEVELS < len(schema.columns) <= MOST_COLUMNS and available()
+    return single and binary and FEWEST_COLUMNS <= len(schema.columns) <= MOST_COLUMNS and available()
 
 
 def _of_member(table: Table, prior: FloatArray, seed: int) -> list[list[float]] | None:

@@ -8,12 +8,12 @@ from numpy.typing import NDArray
 
 from visl.additive import AdditiveFits
 from visl.additive_logits import AdditiveLogits
-from visl.batches import CellStore, TrainingData
 from visl.densities import Density
 from visl.model import VislModel
 from visl.nets.conditionals import NOISE_BINS, POINTS, Conditionals
 from visl.nets.tails import drawn_out
 from visl.schema import CONTINUOUS
+from visl.standardising import as_fits_see
 from visl.table import Table
 
 MOST_ROWS = 10_000
@@ -41,11 +41,7 @@ def fit_conditionals(model: VislModel, table: Table) -> bool:
 class _Fit:
     def __init__(self, member: VislModel, table: Table) -> None:
         self.member = member
-        store = CellStore(TrainingData([table]), member.schema, 1, member.noise_variance.device)
-        every = torch.arange(table.n_rows)[None]
-        cells = member.for_equations(store.batch(every.to(store.device), store.exact_shape(every)))
-        self.values = np.full((table.n_rows, len(member.schema.columns)), np.nan)
-        self.values[cells.row.cpu().numpy(), cells.column.cpu().numpy()] = cells.value.cpu().numpy()
+        self.values = as_fits_see(member, 0, table)
         probabilities = member.edges.probabilities()[0].detach().cpu().double().numpy()
         self.graph = member.edges.choose_graph(probabilities, 0.5)
         numbers = [column.kind == CONTINUOUS for column in member.schema.columns]
@@ -74,8 +70,8 @@ class _Fit:
         step = (high - low) / (POINTS - 1)
         found.low[0, j], found.step[0, j] = low, step
         edges = low + step * (np.arange(POINTS + 1) - 0.5)
-        assert self.member.equations is not None
-        tails = self.member.equations.tails.numbers()
+        assert self.member.tails is not None
+        tails = self.member.tails.numbers()
         standardised = drawn_out(np.asarray(edges, np.float64), *(float(x[0, j]) for x in tails))
         spread, centre = float(self.member.spread[0, j]), float(self.member.centre[0, j])
         found.edges[0, j] = torch.from_numpy(centre + spread * standardised)
@@ -101,6 +97,6 @@ class _Fit:
 
     @staticmethod
     def _at(found: Conditionals, k: int) -> FloatArray:
-        """(P,) values at the positions of column k, as the equations see them"""
+        """(P,) values at the positions of column k, as fits see them"""
         points = found.points(k).cpu().double().numpy()
         return float(found.low[0, k]) + float(found.step[0, k]) * points if found.is_number[k] else points

@@ -45,14 +45,8 @@ def _check_number(
         raise InputError(f"{name} is {value!r}: it must be {' and '.join(broken)}")
 
 
-STRUCTURES = ("auto", "latent", "equations")
-# Shares of stage 1 in which equations are learned: the networks first, on graphs at random; then the graph too.
-# In the rest the graph is settled, and the networks learn what each of its edges is worth.
-WARM_UP, LEARN_GRAPH = 0.1, 0.5
-ROWS_OF_A_GRAPH = 25
+STRUCTURES = ("auto", "latent")
 SLOWEST = 0.003  # a learning rate that has decayed ends at this share of its start
-# Weight of the acyclicity term for equations, in nats a row: as the graph begins to be learned, and as it is settled.
-ACYCLICITY_OF_EQUATIONS = (1e-2, 1e2)
 
 
 @dataclass(frozen=True)
@@ -68,12 +62,8 @@ class Phase:
         """1: the graph is learned; 2: it is used to fill gaps."""
         return 2 if self.name == IMPUTE else 1
 
-    @property
-    def of_equations(self) -> bool:
-        return self.name in (WARM, GRAPH, SETTLED)
 
-
-WARM, GRAPH, SETTLED, LATENT, IMPUTE = "warm", "graph", "settled", "latent", "impute"
+LATENT, IMPUTE = "latent", "impute"
 
 
 @dataclass(frozen=True)
@@ -82,7 +72,7 @@ class Config:
     latent_dim: int = 32  # d of every z_m, and the width of every hidden layer (paper: 256 to 15; ours: a laptop's)
     message_steps: int = 3  # T, rounds of message passing (paper)
     unjoined_weight: float = 0.3  # in stage 2, of messages between groups that no edge joins (ours); 0: none (paper)
-    linear_guess: bool = True  # with equations and many columns, gaps start from a Gaussian of all columns (ours)
+    linear_guess: bool = True  # with single columns, and many of them, gaps start from a Gaussian of all columns (ours)
     keep_own: bool = True  # messages are added to a group's own vector (ours), else they replace it (paper)
     group_embeddings: bool = True  # each group adds a vector of its own to z (ours); the paper has none
     relu_messages: bool = False  # a ReLU after the last layer of messages and updates too (authors): far slower
@@ -91,20 +81,10 @@ class Config:
     n_knots: int = 24  # places where the curve of a continuous value may bend at once (ours); 0: none (paper)
     shared_networks: bool = False  # without groups one encoder and one read-out serve all columns (paper's short form)
 
-    # -- how stage 1 learns the graph
-    # "latent": from the paper's latent vectors; "equations": each group predicted from the values of its parents alone
-    # (ours), by counting where there are none but levels; "auto": equations where every group is a single column, else
-    # latent.
+    # -- how the graph is found
+    # "latent": stage 1 learns it from the paper's latent vectors; "auto": exact fits find it, without any network, if
+    # every group is a single column (ours), else as "latent".
     structure: str = "auto"
-    equation_dim: int = 64  # width of the equations' networks (ours)
-    equation_learning_rate: float = 8e-3  # Adam, of the equations' networks (ours)
-    equation_edge_learning_rate: float = 0.01  # Adam, of the edge posterior that is learned with them (ours)
-    graphs_per_step: int = 2  # sampled graphs, each for its share of a batch's rows (ours)
-    edge_cost: float = 0.005  # nats that an edge must be worth in every row (ours) ...
-    level_edge_cost: float = 0.5  # ... or, if that is less, in all rows together, between columns of levels (ours)
-    edge_dropout: float = 0.1  # share of a sampled graph's edges left out, so that networks know smaller graphs (ours)
-    settled_dropout: float = 0.25  # the same once the graph is settled: a pruned edge must be missed honestly (ours)
-    held_out_rows: float = 0.1  # share of the rows that equations never learn from, to judge edges by (ours)
 
     # -- prior and posterior
     edge_prior: float = 0.05  # prior probability of each edge (paper)
@@ -130,13 +110,13 @@ class Config:
     epochs: int = 300  # half of them for each stage (paper); see `stage_epochs` (ours)
     batch_size: int = 100  # rows (paper) ...
     min_batches: int = 10  # ... but fewer in a small table, so that a pass over it has this many steps (ours)
-    epoch_steps: int = 40  # of an epoch, at least, with equations: small tables are passed over again (ours)
+    epoch_steps: int = 40  # of an epoch, at least, where fits find the graph: small tables are passed over again (ours)
     learning_rate: float = 3e-3  # Adam (ours; paper: 1e-3)
     edge_learning_rate: float | None = 0.03  # of the edge posterior (ours); None: learning_rate (paper)
     weight_decay: float = 0.0  # of networks, in stage 2 and in the paper's stage 1, decoupled from Adam's steps (ours)
     decay_learning_rates: bool = True  # of networks, along half a cosine in each stage (ours); constant (paper)
     # Each row hides a share U(0, this) of its observed cells from the encoder (authors: 0.99). None: 0.99 in the latent
-    # form, which then needs its graph, and 0.7 with equations, which only have gaps to fill (ours).
+    # form, which then needs its graph, and 0.7 where fits find it and networks only have gaps to fill (ours).
     max_drop_rate: float | None = None
 
     # -- inference
@@ -150,18 +130,14 @@ class Config:
 
     def __post_init__(self) -> None:
         for name in (
-            "latent_dim", "message_steps", "equation_dim", "epoch_steps", "graphs_per_step", "mixture_components",
-            "n_members", "epochs", "batch_size", "min_batches", "n_draws",
+            "latent_dim", "message_steps", "epoch_steps", "mixture_components", "n_members", "epochs", "batch_size",
+            "min_batches", "n_draws",
         ):  # fmt: skip
             check_whole_number(name, getattr(self, name))
-        for name in (
-            "edge_temperature", "continuous_variance", "learning_rate", "equation_learning_rate",
-            "equation_edge_learning_rate",
-        ):  # fmt: skip
+        for name in ("edge_temperature", "continuous_variance", "learning_rate"):
             _check_number(name, getattr(self, name), above=0.0)
         for name in (
-            "kl_latent_weight", "kl_edges_weight", "acyclicity_weight", "acyclicity_start_epoch", "edge_cost",
-            "level_edge_cost", "weight_decay",
+            "kl_latent_weight", "kl_edges_weight", "acyclicity_weight", "acyclicity_start_epoch", "weight_decay",
         ):  # fmt: skip
             _check_number(name, getattr(self, name), least=0.0)
         for name in ("acyclicity_ramp", "edge_prior", "absent_below", "unjoined_weight"):
@@ -169,9 +145,6 @@ class Config:
         for name in ("n_knots", "polishing_sweeps"):
             if getattr(self, name):
                 check_whole_number(name, getattr(self, name))
-        for name in ("edge_dropout", "settled_dropout"):
-            _check_number(name, getattr(self, name), least=0.0, below=1.0)
-        _check_number("held_out_rows", self.held_out_rows, above=0.0, most=0.5)
         if self.structure not in STRUCTURES:
             raise InputError(f"structure is {self.structure!r}: use one of {', '.join(map(repr, STRUCTURES))}")
         if self.edge_learning_rate is not None:
@@ -183,50 +156,35 @@ class Config:
         if self.acyclicity_on not in ("probabilities", "sample"):
             raise InputError(f"acyclicity_on is {self.acyclicity_on!r}: use 'probabilities' or 'sample'")
 
-    def stage_epochs(self, *, equations: bool, fitted: bool = False, soon: bool = False) -> tuple[int, int]:
+    def stage_epochs(self, *, fitted: bool, soon: bool = False) -> tuple[int, int]:
         """Epochs of stage 1 (graph learned) and stage 2 (graph frozen, backward messages); a single one is stage 1.
 
-        fitted: the graph is known, or exact fits find it without any network: stage 1 takes no epoch. soon: networks
-        have little to learn in stage 2.
+        fitted: exact fits find the graph, and stage 1 takes no epoch. soon: networks have little to learn in stage 2.
         """
-        short, second = max(1, self.epochs // 3), 2 * self.epochs // 3 if equations else self.epochs // 2
         if fitted:
-            return 0, short if soon else max(1, second)
-        return self.epochs - second, min(second, short) if soon else second
+            return 0, max(1, self.epochs // 3 if soon else 2 * self.epochs // 3)
+        return self.epochs - self.epochs // 2, self.epochs // 2
 
-    def equation_batch_rows(self, n_rows: int) -> int:
-        """Rows of a batch of the equations: each graph needs enough of them to measure noise by."""
-        return min(n_rows, max(self.batch_rows(n_rows), ROWS_OF_A_GRAPH * self.graphs_per_step))
-
-    def phases(self, *, equations: bool, fitted: bool = False, soon: bool = False) -> tuple[Phase, ...]:
-        """Stage 1 is one phase in the paper's form, and three for equations; a phase without an epoch is left out."""
-        first, second = self.stage_epochs(equations=equations, fitted=fitted, soon=soon)
-        last = first + second
-        ends = {LATENT: first, IMPUTE: last}
-        if equations:
-            warm = round(WARM_UP * first)
-            learned = min(first, max(warm + 1, round((WARM_UP + LEARN_GRAPH) * first)))
-            ends = {WARM: warm, GRAPH: learned, SETTLED: first, IMPUTE: last}
-        starts = (0, *ends.values())
-        phases = (Phase(name, start, end) for (name, end), start in zip(ends.items(), starts, strict=False))
+    def phases(self, *, fitted: bool, soon: bool = False) -> tuple[Phase, ...]:
+        """One for each stage; one without an epoch is left out."""
+        first, second = self.stage_epochs(fitted=fitted, soon=soon)
+        phases = (Phase(LATENT, 0, first), Phase(IMPUTE, first, first + second))
         return tuple(phase for phase in phases if phase.first < phase.end)
 
-    def drop_rate(self, *, equations: bool) -> float:
+    def drop_rate(self, *, fitted: bool) -> float:
         if self.max_drop_rate is not None:
             return self.max_drop_rate
-        return 0.7 if equations else 0.99
+        return 0.7 if fitted else 0.99
 
-    def learning_rates(self, phase: Phase) -> tuple[float, float]:
+    def learning_rates(self) -> tuple[float, float]:
         """Of the networks, and of the edge posterior."""
-        if phase.of_equations:
-            return self.equation_learning_rate, self.equation_edge_learning_rate
         return self.learning_rate, self.edge_learning_rate or self.learning_rate
 
-    def learning_rate_share(self, epoch: int, *, equations: bool, fitted: bool = False, soon: bool = False) -> float:
+    def learning_rate_share(self, epoch: int, *, fitted: bool, soon: bool = False) -> float:
         """What is left of the learning rates in this epoch of the whole run."""
         if not self.decay_learning_rates:
             return 1.0
-        first, second = self.stage_epochs(equations=equations, fitted=fitted, soon=soon)
+        first, second = self.stage_epochs(fitted=fitted, soon=soon)
         done = epoch / first if epoch < first else (epoch - first) / second
         return SLOWEST + (1 - SLOWEST) * 0.5 * (1 + math.cos(math.pi * done))
 
@@ -234,13 +192,11 @@ class Config:
         """Rows of a batch in a table of this many."""
         return min(self.batch_size, math.ceil(n_rows / self.min_batches))
 
-    def acyclicity_weight_at(self, epoch: int, phase: Phase, n_rows: int) -> float:
+    def acyclicity_weight_at(self, epoch: int, *, fitted: bool = False) -> float:
         """Weight in this epoch of the whole run, counted from 0, for the whole table."""
-        if phase.of_equations:
-            low, high = ACYCLICITY_OF_EQUATIONS
-            done = (epoch - phase.first) / (phase.end - phase.first)
-            return n_rows * low * (high / low) ** done if phase.name == GRAPH else 0.0
-        first, _ = self.stage_epochs(equations=False)
+        if fitted:
+            return 0.0
+        first, _ = self.stage_epochs(fitted=False)
         start = min(self.acyclicity_start_epoch, first // 10)  # a short run must not miss it
         ramp_epochs = max(1.0, self.acyclicity_ramp * self.epochs)
         grown = (epoch - start + 1) / ramp_epochs
@@ -264,8 +220,6 @@ OF_A_MEMBER = (
     "acyclicity_weight",
     "learning_rate",
     "edge_learning_rate",
-    "equation_learning_rate",
-    "equation_edge_learning_rate",
     "max_drop_rate",
 )
 

@@ -73,9 +73,9 @@ class VISL(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         None: from the preset.
     n_members : int or None
         Models from different seeds, trained side by side. Edge probabilities are their means, with the spread between
-        the members beside them, and imputations are drawn from all of them alike. Between single columns, members but
-        the first learn their graph from rows drawn with replacement: they differ where the data cannot tell (but for
-        graphs that need no network). None: from the preset.
+        the members beside them, and imputations are drawn from all of them alike. Between single columns graphs come
+        from the same rows, and members hardly differ in them: probabilities say what the rows leave open. None: from
+        the preset.
     edge_threshold : float
         `graph_` holds edges more probable than this; between single columns, whose two directions exclude each other,
         pairs whose directions together are, in the likelier direction.
@@ -92,8 +92,8 @@ class VISL(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     edge_spread_ : DataFrame of the same shape: standard deviation between the members, 0 for a single one
     graph_ : networkx.DiGraph, always acyclic; edges carry `probability` (this direction), `adjacency` (either) and
         `spread` (of the probability, between the members)
-    history_ : DataFrame of every loss term in every epoch of both stages; where all columns have levels, of stage 2,
-        since their graph is counted (up to 100 columns), or found in wider tables of causes and effects
+    history_ : DataFrame of every loss term in every epoch of both stages; of stage 2 alone between single columns, for
+        which the graph is found before networks learn
     kinds_ : dict column -> kind
     notices_ : list of what a user should know about the data
     """

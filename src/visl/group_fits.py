@@ -14,28 +14,22 @@ from visl.schema import CONTINUOUS, Schema
 
 ROWS_OF_A_PARENT = 40  # with fewer, fits say little ...
 MOST_PARENTS = 12  # ... and with more, they take long
-FEWEST_ROWS = 20  # what fewer rows would have to judge stays as it is
+FEWEST_ROWS = 20  # that see all, for an edge to be judged
 LARGEST_GAIN = 1.0  # nats that one row may count for: a few rows far outside must not decide
-MOST_WITH_LEVELS = 100  # groups of levels, up to which they are fitted
-# Groups, if there are numbers: in tables of fewer, networks first find a graph, and know of parents that act together.
-FEWEST_FITTED, MOST_FITTED = 31, 1000
+MOST_FITTED = 1000  # groups; in wider tables networks find the graph
 
 BoolArray = NDArray[np.bool_]
 FloatArray = NDArray[np.float64]
 
 
 def counts(schema: Schema) -> bool:
-    """Whether counting is enough: there are levels alone, and not too many groups."""
-    single = len(schema.groups) == len(schema.columns) <= MOST_WITH_LEVELS
-    return single and not any(schema.has_numbers)
+    """Whether counting is enough: there are levels alone."""
+    return fits_find_graph(schema) and not any(schema.has_numbers)
 
 
 def fits_find_graph(schema: Schema) -> bool:
-    """Whether exact fits find the graph without any network: by counting, or in wide tables of numbers."""
-    n_groups, n_numbers = len(schema.groups), sum(schema.has_numbers)
-    single = n_groups == len(schema.columns)
-    wide = n_numbers > 0 and FEWEST_FITTED <= n_groups <= MOST_FITTED and n_groups - n_numbers <= MOST_WITH_LEVELS
-    return counts(schema) or (single and wide)
+    """Whether exact fits find the graph, without any network."""
+    return len(schema.groups) == len(schema.columns) <= MOST_FITTED
 
 
 class GroupFits:
@@ -43,11 +37,9 @@ class GroupFits:
     where numbers are among their parents, or a sum tells more, by logits that are such sums."""
 
     def __init__(self, values: FloatArray, schema: Schema) -> None:
-        """values: (N, D), as equations see them, NaN in gaps"""
+        """values: (N, D), see `as_fits_see`, NaN in gaps"""
         M, numbers = len(schema.groups), np.array([column.kind == CONTINUOUS for column in schema.columns])
-        self.wide = int((~np.array(schema.has_numbers)).sum()) > MOST_WITH_LEVELS
-        self.tabulated, self.alone = counts(schema), fits_find_graph(schema)
-        self.possible = (len(numbers) == M) & (np.array(schema.has_numbers) | (not self.wide))  # (M,)
+        self.tabulated = counts(schema)
         self.column = [schema.group_of.index(m) for m in range(M)]
         self.is_number, self.n_levels = numbers, [column.n_levels for column in schema.columns]
         self.additive, self.logits = AdditiveFits(values, numbers.tolist()), AdditiveLogits(values, self.n_levels)
@@ -101,19 +93,6 @@ class GroupFits:
         result = self.values[:, self.column].copy()
         for j in np.flatnonzero(graph.any(0) & self.is_number[self.column]):
             result[:, j] = self.additive.residuals(self.column[j], self._columns(graph[:, j]), [])[0]
-        return result
-
-    def dependent(self, asked: BoolArray, share: float, n_pairs: int) -> BoolArray:
-        """(M, M) the asked pairs of groups of levels that are not independent by themselves.
-
-        By likelihood ratios, so that of all found among n_pairs at most this share is expected to be false.
-        """
-        i, j = np.nonzero(asked)
-        known = np.array([self.tables.independence(self.column[a], self.column[b]) for a, b in zip(i, j, strict=True)])
-        passes = np.sort(known) <= share * (1 + np.arange(len(known))) / n_pairs
-        result = np.zeros_like(asked)
-        if passes.any():
-            result[i, j] = known <= np.sort(known)[np.flatnonzero(passes)[-1]]
         return result
 
     def _of_level(self, column: int, given: list[int], also_seen: Sequence[int] = ()) -> FloatArray:

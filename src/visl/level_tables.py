@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 ROWS_OF_SHARES = 1.0  # what a column's own shares count for in every line of a table, in rows ...
@@ -42,20 +41,6 @@ class LevelTables:
         share = (n_level[level] - 1 + ROWS_OF_A_LEVEL) / (len(level) - 1 + ROWS_OF_A_LEVEL * K)
         result[seen] = np.log((in_place - 1 + ROWS_OF_SHARES * share) / (in_line[line] - 1 + ROWS_OF_SHARES))
         return result
-
-    def independence(self, one: int, other: int) -> float:
-        """How probable counts as far from independence, or further, are between two columns that are independent."""
-        seen: BoolArray = self.seen[:, one] & self.seen[:, other]
-        counts = np.zeros((self.n_levels[one], self.n_levels[other]))
-        np.add.at(counts, (self.codes[seen, one], self.codes[seen, other]), 1)
-        counts = counts[counts.any(1)][:, counts.any(0)]
-        expected = counts.sum(1, keepdims=True) * counts.sum(0) / max(1.0, counts.sum())
-        ratio = float((counts * np.log(np.where(counts > 0, counts, 1.0) / expected)).sum())  # half of G
-        freedom = (counts.shape[0] - 1) * (counts.shape[1] - 1)
-        if freedom < 1:
-            return 1.0
-        shape, end = (torch.tensor(x, dtype=torch.float64) for x in (freedom / 2, max(0.0, ratio)))
-        return float(torch.special.gammaincc(shape, end))  # of a chi-square distribution
 
     def _lines(self, given: Sequence[int], seen: BoolArray) -> IntArray:
         """(rows,) the combination of each row's levels, as a number below that of rows or near it"""

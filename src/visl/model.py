@@ -11,16 +11,16 @@ from torch import Tensor, nn
 
 from visl.config import IMPUTE, Config, Phase, check_together, default_edge_probability
 from visl.graph.acyclicity import dag_penalty
-from visl.graph.posterior import DirectedPosterior, EdgePosterior
+from visl.graph.posterior import DecidedPosterior, EdgePosterior
 from visl.group_fits import counts, fits_find_graph
 from visl.nets.conditionals import Conditionals
 from visl.nets.encoder import Encoder
-from visl.nets.equations import StructuralEquations
 from visl.nets.guess import Guess, LinearGuess, feature_widths
 from visl.nets.layers import Generators, uniform_parameter
 from visl.nets.layout import Cells
 from visl.nets.messages import MessagePassing
 from visl.nets.readout import GuessAt, KindOutput, ReadOut
+from visl.nets.tails import LongTails
 from visl.schema import Schema
 
 # Between few columns messages find what is linear by themselves, and a linear guess misleads them; with many features
@@ -34,7 +34,6 @@ class LossWeights:
 
     kl_latent: Tensor
     kl_edges: Tensor  # of KL(G), once for the whole table
-    edge_cost: Tensor  # of what the edges cost in a row
     acyclicity: Tensor  # once for the whole table
 
 
@@ -43,7 +42,6 @@ class GraphTerms:
     """The terms that count once for the whole data set; each (K,)."""
 
     kl_edges: Tensor
-    edge_cost: Tensor  # of the expected edges, in nats a row
     acyclicity: Tensor
 
 
@@ -59,11 +57,7 @@ class ElboTerms:
     def loss(self, weights: LossWeights, n_rows_total: int) -> Tensor:
         """Summed over the batch's rows, so that the gradients of batches add up to that of the whole table.  (K,)"""
         rows = self.nll + weights.kl_latent * self.kl_latent
-        graph = (
-            weights.kl_edges * self.graph.kl_edges
-            + weights.edge_cost * self.graph.edge_cost
-            + weights.acyclicity * self.graph.acyclicity
-        )
+        graph = weights.kl_edges * self.graph.kl_edges + weights.acyclicity * self.graph.acyclicity
         return rows + self.n_rows / n_rows_total * graph
 
 
@@ -76,7 +70,6 @@ class VislModel(nn.Module):
 
     centre: Tensor  # (K, D) of the scaled values, which all networks see standardised by it ...
     spread: Tensor  # (K, D) ... and this
-    edge_cost: Tensor  # (M, M) of each edge, in nats a row, as training sets it
     deviation_scale: Tensor  # (K, D) what deviations of mixtures are multiplied by: see `calibration`
     noise_variance: Tensor  # (K, D) of continuous draws, scaled values, beyond that of their components
 
@@ -92,18 +85,17 @@ class VislModel(nn.Module):
         d = config.latent_dim
         self.schema, self.configs, self.config, self.n_groups = schema, tuple(configs), config, M
         prior = prior.expand(K, M, M).clone()
-        at_first = torch.tensor([c.initial_edge_probability or default_edge_probability(M) for c in configs])
-        self.equations: StructuralEquations | None = None
-        self.edges: EdgePosterior | DirectedPosterior
-        if learns_equations(schema, config):
-            self.edges = DirectedPosterior(prior, at_first, dropout=config.edge_dropout)
-            self.equations = StructuralEquations(schema, config.equation_dim, rngs, n_knots=config.n_knots)
+        self.tails: LongTails | None = None  # of the columns, as exact fits see them; None: the graph is learned
+        self.edges: EdgePosterior | DecidedPosterior
+        if fits_graph(schema, config):
+            self.edges, self.tails = DecidedPosterior(prior), LongTails(K, len(schema.columns))
         else:
+            at_first = torch.tensor([c.initial_edge_probability or default_edge_probability(M) for c in configs])
             temperature = torch.tensor([c.edge_temperature for c in configs])
             self.edges = EdgePosterior(prior, at_first, temperature, absent_below=config.absent_below)
         self.guess: LinearGuess | None = None
         n_features = int(feature_widths(schema).sum())
-        if config.linear_guess and self.equations is not None and FEWEST_FEATURES <= n_features <= MOST_FEATURES:
+        if config.linear_guess and self.fitted and FEWEST_FEATURES <= n_features <= MOST_FEATURES:
             self.guess = LinearGuess(schema, K)
         # As if every column were a group of several: then it has networks of its own.
         form = schema if config.shared_networks else replace(schema, grouped=True)
@@ -125,13 +117,12 @@ class VislModel(nn.Module):
         )
         # Fitted after training: see `conditional_fit`.
         self.conditionals: Conditionals | None = None
-        if self.equations is not None and config.polishing_sweeps and Conditionals.possible(schema):
+        if self.fitted and config.polishing_sweeps and Conditionals.possible(schema):
             self.conditionals = Conditionals(schema, K)
         D = len(schema.columns)
         noise = config.continuous_variance if config.mixture_components == 1 else 0.0
         self.register_buffer("centre", torch.zeros(K, D))
         self.register_buffer("spread", torch.ones(K, D))
-        self.register_buffer("edge_cost", torch.zeros(M, M), persistent=False)
         self.register_buffer("deviation_scale", torch.ones(K, D))
         self.register_buffer("noise_variance", torch.full((K, D), noise))
 
@@ -141,22 +132,21 @@ class VislModel(nn.Module):
 
     @property
     def standardises(self) -> bool:
-        """Whether networks see standardised values; equations always do, since variances would tell directions."""
-        return self.config.standardise or self.equations is not None
+        """Whether networks see standardised values; fits always do, since variances would tell directions."""
+        return self.config.standardise or self.fitted
+
+    @property
+    def fitted(self) -> bool:
+        """Whether exact fits find the graph; else stage 1 learns it."""
+        return isinstance(self.edges, DecidedPosterior)
 
     @property
     def form(self) -> dict[str, bool]:
-        """How the graph is learned, as `Config.stage_epochs` asks for it.
+        """How the graph is found, as `Config.stage_epochs` asks for it.
 
         Levels alone are soon learned in stage 2, and so is what linear guesses miss.
         """
-        equations = self.equations is not None
-        known = isinstance(self.edges, DirectedPosterior) and not bool(self.edges.learned.any())
-        return {
-            "equations": equations,
-            "fitted": equations and (known or fits_find_graph(self.schema)),
-            "soon": equations and (counts(self.schema) or self.guess is not None),
-        }
+        return {"fitted": self.fitted, "soon": self.fitted and (counts(self.schema) or self.guess is not None)}
 
     @property
     def phases(self) -> tuple[Phase, ...]:
@@ -192,18 +182,16 @@ class VislModel(nn.Module):
         graph: GraphTerms | None = None,
         own: Tensor | None = None,
     ) -> ElboTerms:
-        """The terms of a batch's objective: that of the equations, or the ELBO.
+        """The terms of a batch's objective, the ELBO.
 
         shown: (cells,) 1 where the encoder may look; every cell is scored, the hidden ones too.
-        noise: (K, B, M, d) standard normal, of the latent vectors; uniform: (K, S, M, M) on [0, 1], of the edges.
+        noise: (K, B, M, d) standard normal, of the latent vectors; uniform: (K, M, M) on [0, 1], of the edges.
         graph: the graph's terms, if they are known already; own: (K * B, F), see `LinearGuess`.
         """
-        if phase.of_equations:
-            return self._equation_terms(self.for_equations(cells), uniform, graph)
         cells, backward = self.standardised(cells), phase.name == IMPUTE
         guess = self.guess(cells, shown, own) if self.guess is not None and backward else None
         mean, log_variance = self.encoder(cells, shown, guess)
-        edges = self.edges.soften(uniform[:, 0])
+        edges = self.edges.soften(uniform)
         z = self._latent(mean, log_variance, noise)
         along = self._message_weights(edges) if backward else edges
         z = self.messages(z[:, None], along[:, None], backward=backward)
@@ -220,10 +208,10 @@ class VislModel(nn.Module):
         centre, spread = centre[cells.column], spread[cells.column]
         return replace(cells, value=(cells.value - centre) / spread)
 
-    def for_equations(self, cells: Cells) -> Cells:
-        """As the equations see them."""
-        assert self.equations is not None
-        return self.equations.tails(self.standardised(cells))
+    def for_fits(self, cells: Cells) -> Cells:
+        """As exact fits see them."""
+        assert self.tails is not None
+        return self.tails(self.standardised(cells))
 
     def components(self, output: KindOutput) -> tuple[Tensor, Tensor, Tensor]:
         """Log-weights, means and variances of continuous read-outs, on the scaled values; each (S, cells, C)."""
@@ -232,19 +220,11 @@ class VislModel(nn.Module):
         centre, spread, scale = (x.flatten()[output.column][:, None] for x in of_columns)
         return log_weight, centre + spread * mean, (spread * scale).square() * variance
 
-    def _equation_terms(self, cells: Cells, uniform: Tensor, graph: GraphTerms | None) -> ElboTerms:
-        assert self.equations is not None
-        graphs = self.edges.soften(uniform.transpose(0, 1)).transpose(0, 1)  # (K, S, M, M)
-        nll = self.equations(cells, graphs)
-        graph = self.graph_terms(graphs[:, 0]) if graph is None else graph
-        return ElboTerms(nll, torch.zeros_like(nll), graph, n_rows=cells.n_rows // self.n_members)
-
     def graph_terms(self, edges: Tensor) -> GraphTerms:
         """edges: (K, M, M), a sample"""
         probabilities = self.edges.probabilities()
         penalised = edges if self.config.acyclicity_on == "sample" else probabilities
-        cost = (probabilities * self.edge_cost).sum((-2, -1))
-        return GraphTerms(self.edges.kl(), cost, dag_penalty(penalised))
+        return GraphTerms(self.edges.kl(), dag_penalty(penalised))
 
     def frozen_graph_terms(self) -> GraphTerms | None:
         """The graph's terms where they are the same in every step, because q(G) is no longer learned; else None."""
@@ -298,10 +278,9 @@ class VislModel(nn.Module):
         return self.phases[-1].stage == 2
 
 
-def learns_equations(schema: Schema, config: Config) -> bool:
-    """Whether the graph is learned by structural equations."""
-    single = len(schema.groups) == len(schema.columns)
-    return config.structure == "equations" or (config.structure == "auto" and single)
+def fits_graph(schema: Schema, config: Config) -> bool:
+    """Whether exact fits find the graph."""
+    return config.structure != "latent" and fits_find_graph(schema)
 
 
 def gaussian_kl(mean: Tensor, log_variance: Tensor) -> Tensor:

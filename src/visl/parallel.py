@@ -185,7 +185,7 @@ class _Terms(nn.Module):
         terms: ElboTerms = self.model(*batch.arguments, **batch.named)
         batch.n_rows = terms.n_rows
         graph = terms.graph
-        return torch.stack([terms.nll, terms.kl_latent, graph.kl_edges, graph.edge_cost, graph.acyclicity])
+        return torch.stack([terms.nll, terms.kl_latent, graph.kl_edges, graph.acyclicity])
 
 
 def _torchrun_sizes(devices: int | None, num_nodes: int | None) -> tuple[int, int]:

@@ -55,8 +55,8 @@ class Polisher:
         c, (row, column) = member.conditionals, gaps
         assert c is not None
         position = start.new_zeros(len(start), cells.n_rows, len(c.is_number))
-        position[:, cells.row, cells.column] = c.position(cells.column, member.for_equations(cells).value)
-        drawn = member.for_equations(replace(cells, row=row, column=column, value=start))
+        position[:, cells.row, cells.column] = c.position(cells.column, member.for_fits(cells).value)
+        drawn = member.for_fits(replace(cells, row=row, column=column, value=start))
         position[:, row, column] = c.position(column, drawn.value)
         return Chains(c, position, row, column)
 

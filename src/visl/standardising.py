@@ -45,13 +45,21 @@ def standardise(model: VislModel, data: TrainingData, engine: Engine) -> None:
     _place(model.encoder, knots)
     for buffer, found in ((model.centre, centre), (model.spread, spread)):
         _fill(buffer, found)
-    if model.equations is not None:
+    if model.tails is not None:
         three = np.stack([np.mean(gather(_quantiles(some, [0.05, 0.5, 0.95]).tolist()), axis=0) for some in tables])
         three = (three - centre[..., None]) / spread[..., None]  # (1 or K, D, 3)
         tails = _tails(*np.moveaxis(np.where(continuous[:, None], three, 0.0), -1, 0))
-        for buffer, found in zip(model.equations.tails.numbers(), tails, strict=True):
+        for buffer, found in zip(model.tails.numbers(), tails, strict=True):
             _fill(buffer, found)
-        _place(model.equations.encoder, drawn_in(knots, *(x[..., None] for x in tails)))
+
+
+def as_fits_see(model: VislModel, k: int, table: Table) -> FloatArray:
+    """(N, D) a table's values as exact fits of member k see them, NaN in gaps; discrete ones are as they are."""
+    assert model.tails is not None
+    values, observed = table.to_dense()
+    numbers = (model.centre, model.spread, *model.tails.numbers())
+    centre, spread, *tails = (x[k].cpu().double().numpy() for x in numbers)
+    return np.where(observed, drawn_in((values - centre) / spread, *tails), np.nan)
 
 
 def _tails(low: FloatArray, middle: FloatArray, high: FloatArray) -> list[FloatArray]:

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from visl.batches import BatchShape, CellStore, Noise, StepInputs, hide_at_random
-from visl.config import GRAPH, LATENT, Phase
+from visl.config import LATENT, Phase
 from visl.errors import InputError
 from visl.model import ElboTerms, LossWeights, VislModel
 
@@ -78,13 +78,11 @@ class Alone:
 
 def phase_optimizer(model: VislModel, phase: Phase) -> torch.optim.AdamW:
     """Adam with a group of parameters for each learning rate, of what is learned in this phase."""
-    model.requires_grad_(not phase.of_equations)
-    if model.equations is not None:
-        model.equations.requires_grad_(phase.of_equations)
-    model.edges.requires_grad_(phase.name in (GRAPH, LATENT))
+    model.requires_grad_(True)
+    model.edges.requires_grad_(phase.name == LATENT)
     of_edges = set(model.edges.parameters())
     groups: dict[tuple[float, bool], list[Tensor]] = {}
-    rates_of_members = [config.learning_rates(phase) for config in model.configs]  # (networks, edges)
+    rates_of_members = [config.learning_rates() for config in model.configs]  # (networks, edges)
     same = len(set(rates_of_members)) == 1
     for parameter in (p for p in model.parameters() if p.requires_grad):
         is_edge = parameter in of_edges
@@ -100,7 +98,7 @@ def phase_optimizer(model: VislModel, phase: Phase) -> torch.optim.AdamW:
                 "params": parameters,
                 "lr": torch.tensor(rate, device=device) if on_gpu else rate,
                 "decays_from": None if is_edge else rate,
-                "weight_decay": 0.0 if is_edge or phase.of_equations else model.config.weight_decay,
+                "weight_decay": 0.0 if is_edge else model.config.weight_decay,
             }
             for (rate, is_edge), parameters in groups.items()
         ],
@@ -198,11 +196,9 @@ class StepRunner:
     def _compute(self, inputs: StepInputs, shape: BatchShape, n_rows_everywhere: int) -> None:
         self.noise.make(inputs)
         cells = self.cells.batch(inputs.rows, shape)
-        shown = None
-        if not self.phase.of_equations:  # these hide a group's own values from it anyway
-            shown = hide_at_random(cells, self.max_rate, inputs, self.cells.n_columns)
-            if cells.padding is not None:
-                shown = shown * cells.padding.real
+        shown = hide_at_random(cells, self.max_rate, inputs, self.cells.n_columns)
+        if cells.padding is not None:
+            shown = shown * cells.padding.real
         self.optimizer.zero_grad(set_to_none=not self.keeps_gradients)
         noise = (inputs.latent, inputs.edges)
         own = None if self.filled is None else self.filled[inputs.rows.flatten()]
@@ -217,5 +213,5 @@ class StepRunner:
 def _summed_terms(loss: Tensor, terms: ElboTerms) -> Tensor:
     """(terms, K); the data set's are weighted by the batch's rows, so that an epoch's sum / N is a mean."""
     of_rows = [loss, terms.nll, terms.kl_latent]
-    of_data = [terms.graph.kl_edges, terms.graph.edge_cost, terms.graph.acyclicity]
+    of_data = [terms.graph.kl_edges, terms.graph.acyclicity]
     return torch.stack([*of_rows, *(term * terms.n_rows for term in of_data)]).detach().double()

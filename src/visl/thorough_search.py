@@ -1,4 +1,4 @@
-"""A climb that looks further than the next edge: from no edges, by way of other data sets, by whole sets of parents."""
+"""A climb that looks further than the next edge: by way of other data sets, and by whole sets of parents."""
 
 from __future__ import annotations
 
@@ -18,9 +18,8 @@ IntArray = NDArray[np.intp]
 
 
 class ThoroughSearch:
-    """Parents may tell something only together: of a sum's waves no part shows one. Such sets are found from above,
-
-    by letting a number have all parents that it may have and dropping, one after the other, what is worth least.
+    """Parents may tell something only together. Of a sum's waves no part shows one: such sets are found from above, by
+    letting a number have all parents that it may have and dropping, one after the other, what is worth least.
     """
 
     def __init__(self, climb: GraphClimb, fits: GroupFits) -> None:
@@ -30,35 +29,59 @@ class ThoroughSearch:
         self._known: dict[tuple[int, bytes], int | None] = {}
 
     def best(self, graph: BoolArray, detours: Sequence[Chance]) -> BoolArray:
-        """The best graph that is found from this one, from its closed edges alone, or by way of a better graph of
-        another data set of the kind."""
-        best = self.settled(graph)
-        best = self._better(best, self.settled(graph & ~self.climb.open_))
+        """The best graph that is found from this one, by way of a better graph of another data set of the kind, or of
+        edges that are turned with all parents of their ends."""
+        best, tried = self.settled(graph), set[bytes]()
         for chance in detours:
             best = self._better(best, self.settled(self.climb.climbed(best, chance)))
+        while (step := self._next(best, self._with_parents_turned(best), tried)) is not None:
+            best = self._better(best, self.settled(step))
         return best
 
     def settled(self, graph: BoolArray) -> BoolArray:
         """Climb until neither an edge nor a set of parents is better, or has been tried already: with gaps one graph
         may be better than another in some rows, and worse in others."""
         graph, tried = self.climb.climbed(graph), set[bytes]()
-        while (step := next(self._with_other_parents(graph, tried), None)) is not None:
+        while (step := self._next(graph, self._with_other_parents(graph), tried)) is not None:
             graph = self.climb.climbed(step)
         return graph
 
-    def _with_other_parents(self, graph: BoolArray, tried: set[bytes]) -> Iterator[BoolArray]:
-        """Better graphs in which one number has other parents, that have not been tried."""
+    def _next(self, graph: BoolArray, steps: Iterator[BoolArray], tried: set[bytes]) -> BoolArray | None:
+        """The first that is better than this graph and has not been tried."""
+        for step in steps:
+            if (step != graph).any() and step.tobytes() not in tried and self._better(graph, step) is step:
+                tried.add(step.tobytes())
+                return step
+        return None
+
+    def _with_other_parents(self, graph: BoolArray) -> Iterator[BoolArray]:
+        """Of one number."""
         may_be = self.climb.open_ & ~reaches(graph).T
         for j in self.numbers:
             step = graph.copy()
             step[:, j] = self._eliminated(j, graph, may_be[:, j] & ~graph[:, j])
-            if (step != graph).any() and step.tobytes() not in tried and self._better(graph, step) is step:
-                tried.add(step.tobytes())
+            yield step
+
+    def _with_parents_turned(self, graph: BoolArray) -> Iterator[BoolArray]:
+        """An edge i -> j leads the other way, and both have the parents of both, but for those not worth their cost:
+        so nothing is lost that could be told before, and where parents act together they must move together."""
+        open_ = self.climb.open_
+        numbers = np.isin(np.arange(len(graph)), self.numbers)
+        for i, j in np.argwhere(graph & open_ & open_.T & numbers & numbers[:, None]).tolist():
+            step, of_both = graph.copy(), graph[:, i] | graph[:, j]
+            step[:, i] |= of_both & open_[:, i]
+            step[:, j] |= of_both & open_[:, j]
+            step[i, j], step[j, i] = False, True
+            if step[:, [i, j]].sum(0).max() <= MOST_PARENTS and not reaches(step).diagonal().any():
+                for end in (i, j):
+                    step[:, end] = self._without_the_weak(end, step[:, end])
                 yield step
 
     def _eliminated(self, j: int, graph: BoolArray, further: BoolArray) -> BoolArray:
         """(M,) j's parents and as many further ones as rows can tell of, without those not worth their cost."""
-        parents = self._widest(j, graph, further)
+        return self._without_the_weak(j, self._widest(j, graph, further))
+
+    def _without_the_weak(self, j: int, parents: BoolArray) -> BoolArray:
         while (weakest := self._weakest(j, parents)) is not None:
             parents = parents.copy()
             parents[weakest] = False

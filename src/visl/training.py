@@ -14,20 +14,19 @@ from torch import Tensor
 
 from visl.batches import CellStore, Noise, StepInputs, TrainingData
 from visl.causes import find_causes
-from visl.config import IMPUTE, SETTLED, Config, Phase
+from visl.config import IMPUTE, Config, Phase
 from visl.errors import InputError
-from visl.graph.posterior import DirectedPosterior
+from visl.fitted_graph import fit_graph
 from visl.linear_fit import LinearFit
 from visl.model import LossWeights, VislModel
 from visl.nets.kernels import has_triton
-from visl.revision import revise
 from visl.standardising import standardise
 from visl.steps import Alone, Engine, StepRunner, decay_rates, phase_optimizer
 from visl.table import Table
 
 ONE_THREAD_BELOW = 100_000  # floats of a batch's latent vectors, K * B * M * d
 OTHERS_LOST = re.compile(r"gloo|nccl|connection|socket|store|timed? ?out", re.IGNORECASE)  # in torch's words
-TERMS = ("loss", "nll", "kl_latent", "kl_edges", "edge_cost", "acyclicity")
+TERMS = ("loss", "nll", "kl_latent", "kl_edges", "acyclicity")
 
 
 class Interrupted(Exception):
@@ -87,7 +86,7 @@ class _Run:
     ) -> None:
         if len(seeds) != model.n_members:
             raise AssertionError(f"{len(seeds)} seeds for {model.n_members} members")
-        self.model, self.all_data, self.seeds, self.state, self.engine = model, data, seeds, state, engine
+        self.model, self.data, self.seeds, self.state, self.engine = model, data, seeds, state, engine
         self.config, self.phases = model.config, model.phases
         self.device = model.noise_variance.device
         self.cells = CellStore(data, model.schema, model.n_members, self.device)
@@ -96,8 +95,8 @@ class _Run:
         self.batch_rows = self.config.batch_rows(data.n_rows)
         self.sums = torch.zeros(len(TERMS), model.n_members, dtype=torch.float64, device=self.device)
         self.totals = self.sums  # those of all processes
-        self.weights = LossWeights(*(torch.zeros(model.n_members, device=self.device) for _ in range(4)))
-        self.max_rate = self._of_members(lambda config: config.drop_rate(equations=model.equations is not None))
+        self.weights = LossWeights(*(torch.zeros(model.n_members, device=self.device) for _ in range(3)))
+        self.max_rate = self._of_members(lambda config: config.drop_rate(fitted=model.fitted))
         self.optimizer: torch.optim.AdamW | None = None
         self.runner: StepRunner | None = None
         self._inputs: dict[int, StepInputs] = {}
@@ -123,47 +122,34 @@ class _Run:
         if self.runner is not None and not self._at_new_phase:
             return
         if self.state.at_start:
-            standardise(self.model, self.all_data, self.engine)
-        if self.state.at_start and find_causes(self.model, self.all_data, self.seeds, self.engine):
-            self.state.epoch = self.phases[-1].first  # no network is needed for the graph
-        elif self._at_new_phase:
-            self._change_graph()
+            standardise(self.model, self.data, self.engine)
+            self._find_graph()
         filled = self._rows_for_guess() if self.phase.name == IMPUTE else None
-        self.model.edge_cost.copy_(self._edge_cost())
-        phase, data = self.phase, self.all_data
-        self.data = data
-        if phase.of_equations:  # members of an ensemble then disagree where the data cannot tell
-            resampled = not data.of_members or data.members_each > 1
-            self.data = replace(data, held_out=self.config.held_out_rows, resampled=resampled)
-        rows = self.config.equation_batch_rows(self.data.n_rows) if phase.of_equations else self.batch_rows
-        self.n_steps = self.data.n_steps(rows)
-        self.n_passes = -(-self.config.epoch_steps // self.n_steps) if self.model.equations is not None else 1
+        self.n_steps = self.data.n_steps(self.batch_rows)
+        self.n_passes = -(-self.config.epoch_steps // self.n_steps) if self.model.fitted else 1
         self.runner, self._inputs = None, {}  # and what it holds of the other processes
-        self.optimizer = phase_optimizer(self.model, phase)
+        self.optimizer = phase_optimizer(self.model, self.phase)
         if self.state.optimizer is not None:  # perhaps from another device: its numbers count, not its settings
             ours = self.optimizer.state_dict()["param_groups"]
             self.optimizer.load_state_dict({"state": self.state.optimizer["state"], "param_groups": ours})
             self.state.optimizer = None
         self.runner = StepRunner(
             self.model, self.optimizer, self.cells, self.noise, self.weights, self.max_rate, self.sums, self.engine,
-            phase=phase, n_rows_total=self.data.n_rows, filled=filled,
+            phase=self.phase, n_rows_total=self.data.n_rows, filled=filled,
         )  # fmt: skip
 
-    def _change_graph(self) -> None:
-        """What happens to q(G) between phases of equations."""
-        edges = self.model.edges
-        if not isinstance(edges, DirectedPosterior):
+    def _find_graph(self) -> None:
+        """Where no network is needed for it."""
+        if not self.model.fitted or not bool(self.model.edges.learned.any()):
             return
-        if self.phase.name == SETTLED:
-            edges.settle(self.config.settled_dropout)
-        elif self.phase.name == IMPUTE and bool(edges.learned.any()):
-            revise(self.model, replace(self.all_data, held_out=self.config.held_out_rows), self.seeds, self.engine)
+        if not find_causes(self.model, self.data, self.seeds, self.engine):
+            fit_graph(self.model, self.data, self.seeds, self.engine)
 
     def _rows_for_guess(self) -> Tensor | None:
         """What linear guesses of the training rows need; they are fitted first, if that is due."""
         if self.model.guess is None:
             return None
-        fit = LinearFit(self.model, self.cells, self.all_data, self.engine)
+        fit = LinearFit(self.model, self.cells, self.data, self.engine)
         if self._at_new_phase:
             fit.fit()
         return fit.filled()
@@ -235,17 +221,16 @@ class _Run:
         state, config = self.state, self.config
         means = self.totals.cpu().numpy() / (self.data.n_rows * self.n_passes)  # (terms, K)
         if not np.isfinite(means).all():
-            name = "equation_learning_rate" if self.phase.of_equations else "learning_rate"
             raise InputError(
                 f"training diverged in epoch {state.epoch + 1}: the loss is no longer finite. "
-                f"Lower {name} (now {getattr(config, name):g})"
+                f"Lower learning_rate (now {config.learning_rate:g})"
             )
         record = {
             "stage": self.phase.stage,
             "epoch": state.epoch + 1,
             **dict(zip(TERMS, means.mean(1).tolist(), strict=True)),
             "edges": self.model.edges.probabilities().detach().sum((-2, -1)).mean().item(),  # expected, now
-            "acyclicity_weight": config.acyclicity_weight_at(state.epoch, self.phase, self.data.n_rows),
+            "acyclicity_weight": config.acyclicity_weight_at(state.epoch, fitted=self.model.fitted),
         }
         if self.model.n_members > 1:
             record["loss_spread"] = float(means[0].std())
@@ -256,27 +241,17 @@ class _Run:
     def _inputs_for(self, rows: Tensor) -> StepInputs:
         K, B = rows.shape
         if B not in self._inputs:
-            M, d, n_graphs = self.model.n_groups, self.config.latent_dim, 1
-            if self.phase.of_equations:  # which have no latent vectors
-                d, n_graphs = 0, self.config.graphs_per_step
-            self._inputs[B] = StepInputs.empty(K, B, M, d, self.device, n_graphs)
+            self._inputs[B] = StepInputs.empty(K, B, self.model.n_groups, self.config.latent_dim, self.device)
         self._inputs[B].rows.copy_(rows)
         return self._inputs[B]
 
     def _set_weights(self) -> None:
-        epoch, M, n_rows, phase = self.state.epoch, self.model.n_groups, self.data.n_rows, self.phase
+        epoch, M, fitted = self.state.epoch, self.model.n_groups, self.model.fitted
         self.weights.kl_latent.copy_(self._of_members(lambda c: c.kl_latent_weight))
         self.weights.kl_edges.copy_(
             self._of_members(lambda c: c.kl_edges_weight / (M if c.kl_edges_over_groups else 1))
         )
-        self.weights.edge_cost.fill_(n_rows if phase.of_equations else 0.0)
-        self.weights.acyclicity.copy_(self._of_members(lambda c: c.acyclicity_weight_at(epoch, phase, n_rows)))
-
-    def _edge_cost(self) -> Tensor:
-        """(M, M) in nats a row: between levels there is little to learn, which cannot seem worth much by chance."""
-        every, levels = self.config.edge_cost, self.config.level_edge_cost / self.all_data.n_rows
-        is_level = ~torch.tensor(self.model.schema.has_numbers)
-        return torch.where(is_level[:, None] & is_level, min(levels, every), every)
+        self.weights.acyclicity.copy_(self._of_members(lambda c: c.acyclicity_weight_at(epoch, fitted=fitted)))
 
     def _of_members(self, number: Callable[[Config], float]) -> Tensor:
         return torch.tensor([number(config) for config in self.model.configs], device=self.device)

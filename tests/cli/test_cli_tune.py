@@ -80,6 +80,7 @@ def test_long_log_in_a_shared_database(run, classroom, log_options, tmp_path):
 
 def test_ctrl_c_keeps_finished_trials(run, command, tmp_path, monkeypatch):
     epoch_done, count = _Run.close_epoch, iter(range(10**9))
+    command += ["--epochs", 3]  # two of stage 2, in which each trial has its only epochs
 
     def stop_in_second_trial(self):
         if next(count) == 2:

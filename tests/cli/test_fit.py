@@ -22,8 +22,8 @@ def test_shows_kinds_before_and_edges_after(run, mixed_path, tmp_path):
         line = next(line for line in result.stderr.splitlines() if line.strip().startswith(kind))
         assert example in line
     assert "Set aside: who" in result.stderr
-    assert "stage 2 of 2, epoch 2 of 2" in result.stderr
-    assert "Fitted 2 epochs" in result.stdout
+    assert "stage 2 of 2, epoch 1 of 1" in result.stderr
+    assert "Fitted 1 epoch in" in result.stdout
     assert f"visl impute {out} {mixed_path} --out filled.csv" in result.stdout
     assert [path.name for path in tmp_path.iterdir()] == ["m"]
 

@@ -14,15 +14,18 @@ from visl import VISL, steps
 from visl.config import Config
 
 SETTINGS = ("--epochs", "6", "--latent-dim", "4", "--draws", "4", "--batch-size", "8", "--seed", "3")
-STEPS = 6 * [Config().epoch_steps]  # of every epoch; those of stage 2 are eight passes of 5
+STEPS = Config().epoch_steps  # of every epoch, eight passes of 5: where fits find the graph, four epochs of stage 2
+LATENT, STEPS_OF_LATENT = ("--preset", "paper-synthetic"), 5  # three epochs of either stage
 
 
-def stop_in(epoch: int, signums: Sequence[int], patch: Callable[..., None] = setattr) -> None:
+def stop_in(
+    epoch: int, signums: Sequence[int], patch: Callable[..., None] = setattr, *, steps_of_epoch: int = STEPS
+) -> None:
     """Signals come in the middle of the third step of this epoch, counted from 0."""
     step_done, count = steps._summed_terms, iter(range(10**9))
 
     def raise_signals(*arguments):
-        if next(count) == sum(STEPS[:epoch]) + 2:
+        if next(count) == steps_of_epoch * epoch + 2:
             for signum in signums:
                 signal.raise_signal(signum)
         return step_done(*arguments)
@@ -30,12 +33,13 @@ def stop_in(epoch: int, signums: Sequence[int], patch: Callable[..., None] = set
     patch(steps, "_summed_terms", raise_signals)
 
 
-def _fit(table: Path, out: Path) -> list[str]:
-    return ["fit", str(table), "--id", "who", "--out", str(out), *SETTINGS]
+def _fit(table: Path, out: Path, *more: str) -> list[str]:
+    return ["fit", str(table), "--id", "who", "--out", str(out), *more, *SETTINGS]
 
 
-def _stop(arguments: list[str], signum: int, epoch: int) -> subprocess.CompletedProcess:
-    code = f"import test_interrupt; test_interrupt.stop_in({epoch}, [{int(signum)}]); from visl.cli import main; main()"
+def _stop(arguments: list[str], signum: int, epoch: int, steps_of_epoch: int) -> subprocess.CompletedProcess:
+    stop = f"test_interrupt.stop_in({epoch}, [{int(signum)}], steps_of_epoch={steps_of_epoch})"
+    code = f"import test_interrupt; {stop}; from visl.cli import main; main()"
     path = os.pathsep.join([str(Path(__file__).parent), *filter(None, [os.environ.get("PYTHONPATH")])])
     environment = {**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1"}
     command = [sys.executable, "-c", code, *arguments]
@@ -50,27 +54,41 @@ def uninterrupted(run, mixed_path, tmp_path_factory) -> Path:
     return out
 
 
-@pytest.mark.parametrize(("signum", "code", "epoch"), [(signal.SIGINT, 130, 1), (signal.SIGTERM, 143, 4)])
-def test_stop_and_resume(run, refused, uninterrupted, mixed_path, tmp_path, signum, code, epoch):
+@pytest.fixture(scope="module")
+def uninterrupted_latent(run, mixed_path, tmp_path_factory) -> Path:
+    out = tmp_path_factory.mktemp("latent") / "m"
+    result = run(*_fit(mixed_path, out, *LATENT))
+    assert result.exit_code == 0, result.output
+    return out
+
+
+@pytest.mark.parametrize(
+    ("more", "signum", "code", "epoch", "n_epochs"),
+    [(LATENT, signal.SIGINT, 130, 1, 6), ((), signal.SIGTERM, 143, 3, 4)],
+    ids=["latent", "fitted"],
+)
+def test_stop_and_resume(
+    run, refused, uninterrupted, uninterrupted_latent, mixed_path, tmp_path, more, signum, code, epoch, n_epochs
+):
     """In stage 1 by Ctrl-C, in stage 2 by SIGTERM."""
-    out = tmp_path / "m"
-    stopped = _stop(_fit(mixed_path, out), signum, epoch)
+    out, expected = tmp_path / "m", uninterrupted_latent if more else uninterrupted
+    stopped = _stop(_fit(mixed_path, out, *more), signum, epoch, STEPS_OF_LATENT if more else STEPS)
     assert stopped.returncode == code, stopped.stderr
     assert "Traceback" not in stopped.stderr
-    assert f"interrupted in epoch {epoch + 1} of 6" in stopped.stderr
+    assert f"interrupted in epoch {epoch + 1} of {n_epochs}" in stopped.stderr
     assert "--seed 3 --resume" in stopped.stderr
     assert [path.name for path in tmp_path.iterdir()] == ["m.checkpoint"]
 
-    assert "--resume" in refused(*_fit(mixed_path, out))
+    assert "--resume" in refused(*_fit(mixed_path, out, *more))
     assert "go on with" in refused("info", tmp_path / "m.checkpoint")
-    assert "of another table or other settings" in refused(*_fit(mixed_path, out)[:-1], 4, "--resume")
+    assert "of another table or other settings" in refused(*_fit(mixed_path, out, *more)[:-1], 4, "--resume")
 
-    resumed = run(*_fit(mixed_path, out), "--resume")
+    resumed = run(*_fit(mixed_path, out, *more), "--resume")
     assert resumed.exit_code == 0, resumed.output
     assert [path.name for path in tmp_path.iterdir()] == ["m"]
     for name in ("weights.safetensors", "visl-model.json"):
-        assert (out / name).read_bytes() == (uninterrupted / name).read_bytes(), name
-    assert VISL.load(out).edge_probabilities_.equals(VISL.load(uninterrupted).edge_probabilities_)
+        assert (out / name).read_bytes() == (expected / name).read_bytes(), name
+    assert VISL.load(out).edge_probabilities_.equals(VISL.load(expected).edge_probabilities_)
 
 
 def test_force_starts_afresh(run, mixed_path, uninterrupted, tmp_path):
@@ -95,9 +113,9 @@ def test_resume_needs_no_seed_but_the_same_prior(run, refused, uninterrupted, mi
 
 def test_resumed_fit_can_be_stopped_again(run, uninterrupted, mixed_path, tmp_path):
     out = tmp_path / "m"
-    for resume in ([], ["--resume"], ["--resume"]):
+    for epochs_on, resume in ((0, []), (1, ["--resume"]), (1, ["--resume"])):
         with pytest.MonkeyPatch.context() as patch:
-            stop_in(1, [signal.SIGINT], patch.setattr)
+            stop_in(epochs_on, [signal.SIGINT], patch.setattr)
             assert run(*_fit(mixed_path, out), *resume).exit_code == 130
     assert run(*_fit(mixed_path, out), "--resume").exit_code == 0
     assert (out / "weights.safetensors").read_bytes() == (uninterrupted / "weights.safetensors").read_bytes()

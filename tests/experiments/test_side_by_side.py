@@ -21,6 +21,7 @@ from visl.experiments.methods.side_by_side import (
 from visl.experiments.problem import Problem, Run
 from visl.experiments.rows import DONE, FAILED, OVER
 from visl.experiments.together import groups, run_together
+from visl.graph.posterior import DecidedPosterior, EdgePosterior
 
 VISL = Contender("VISL", "visl", {"preset": "paper-synthetic"})
 
@@ -42,15 +43,15 @@ COLUMNS = [synthetic.load(synthetic_cell(seed).data_set, None)[0] for seed in (0
 
 
 @pytest.mark.parametrize(
-    ("problems", "settings"),
+    ("problems", "settings", "posterior"),
     [
-        (COLUMNS, {"preset": "paper-synthetic"}),
-        ([answers(0), answers(1)], {"preset": "default"}),
-        (COLUMNS, {"preset": "default", "n_members": 3, "epoch_steps": 1}),
+        (COLUMNS, {"preset": "paper-synthetic"}, EdgePosterior),
+        ([answers(0), answers(1)], {"preset": "default"}, EdgePosterior),
+        (COLUMNS, {"preset": "default", "n_members": 3, "epoch_steps": 1}, DecidedPosterior),
     ],
     ids=["columns", "groups", "ensemble"],
 )
-def test_a_data_set_is_answered_as_it_would_be_alone(problems, settings):
+def test_a_data_set_is_answered_as_it_would_be_alone(problems, settings, posterior):
     runs = [Run(seed=seed, epochs=4, small=True) for seed in (3, 4)]
     together = visl_side_by_side(problems, runs, **settings)
     for problem, run, answer in zip(problems, runs, together, strict=True):
@@ -58,7 +59,8 @@ def test_a_data_set_is_answered_as_it_would_be_alone(problems, settings):
         M = problem.n_groups
         assert answer.structure.probabilities.shape == (M, M)
         assert answer.structure.probabilities == pytest.approx(alone.structure.probabilities, abs=1e-4)
-        assert answer.structure.edges.tolist() == (answer.structure.probabilities > 0.5).tolist()
+        chosen = posterior.edges_above(answer.structure.probabilities, 0.5)
+        assert answer.structure.edges.tolist() == chosen.tolist()
         for name in ("mean", "low", "high"):
             assert getattr(answer.imputation, name) == pytest.approx(getattr(alone.imputation, name), abs=1e-4), name
         values = np.zeros(len(problem.asked_row))

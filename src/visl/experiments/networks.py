@@ -11,7 +11,7 @@ import numpy as np
 from visl.errors import InputError
 from visl.experiments import contenders, found_data, tables
 from visl.experiments.bayesian_network import BayesianNetwork, parse_bif
-from visl.experiments.design import Contender, DataSet, Experiment, Row
+from visl.experiments.design import DataSet, Experiment, Row
 from visl.experiments.problem import Problem, Truth
 from visl.schema import BINARY, CATEGORICAL
 
@@ -89,8 +89,7 @@ EXPERIMENT = Experiment(
     data_sets=data_sets,
     contenders=(
         *(contender for contender in contenders.STRUCTURE if contender.method in FINDERS),
-        # The graph is counted before the first epoch: what gaps are filled by is not needed here.
-        Contender("VISL, graph of the default preset", "visl", {"preset": "default", "epochs": 1}),
+        contenders.OUR_GRAPH,
     ),
     load=load,
     tables=make_tables,

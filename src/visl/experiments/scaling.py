@@ -92,6 +92,7 @@ EXPERIMENT = Experiment(
     contenders=(
         *contenders.STRUCTURE,
         Contender("VISL", "visl", {"preset": "paper-synthetic", "latent_dim": 32, "initial_edge_probability": None}),
+        contenders.OUR_GRAPH,
     ),
     load=synthetic.load,
     tables=make_tables,

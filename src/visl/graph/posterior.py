@@ -9,9 +9,6 @@ from torch import Tensor, nn
 
 from visl.graph.acyclicity import project_to_dag
 
-GONE = 1e-3
-TINY = 1e-20  # an edge that is absent, yet not for the kernels, which give none to an edge of exactly 0
-
 
 class EdgePosterior(nn.Module):
     """q(G): every edge i -> j present with its own learned probability, in each of K members.
@@ -80,32 +77,21 @@ class EdgePosterior(nn.Module):
         return torch.where(self.learned, kl, 0.0).sum((-2, -1))
 
 
-class DirectedPosterior(nn.Module):
-    """q(G) in which i -> j and j -> i exclude each other:
-
-    p_ij = sigmoid(existence_ij) sigmoid(orientation_ij - orientation_ji)
-
-    Samples are hard graphs whose gradient is that of their soft form (straight-through). Where `decided` is not
-    negative the probability is no longer learned: it is that number, and edges are drawn with it independently.
-
-    A prior of 0 or 1 is hard, as in `EdgePosterior`; a required edge also rules out its reverse.
+class DecidedPosterior(nn.Module):
+    """q(G) in which i -> j and j -> i exclude each other: a pair is joined with p_ij + p_ji. Not learned by gradients,
+    but decided by exact fits; until then, and where prior knowledge is hard, it is the prior. A required edge also
+    rules out its reverse. (Samples, along which messages run, draw each direction for itself.)
     """
 
-    existence: nn.Parameter  # (K, M, M)
-    orientation: nn.Parameter  # (K, M, M)
     prior: Tensor  # (K, M, M), 0 on the diagonal and against required edges
     decided: Tensor  # (K, M, M)
 
-    def __init__(self, prior: Tensor, initial_existence: Tensor, *, dropout: float) -> None:
-        """prior: (K, M, M); initial_existence: (K,); dropout: share of the edges that samples leave out"""
+    def __init__(self, prior: Tensor) -> None:
+        """prior: (K, M, M)"""
         super().__init__()
-        M = prior.shape[-1]
-        self.dropout = dropout
-        closed = torch.eye(M, dtype=torch.bool) | (prior.mT == 1)
+        closed = torch.eye(prior.shape[-1], dtype=torch.bool) | (prior.mT == 1)
         self.register_buffer("prior", prior.masked_fill(closed, 0.0))
-        self.register_buffer("decided", torch.full_like(prior, -1.0))
-        self.existence = nn.Parameter(torch.logit(initial_existence)[:, None, None].repeat(1, M, M))
-        self.orientation = nn.Parameter(torch.zeros_like(self.existence))
+        self.register_buffer("decided", self.prior.clone())
 
     @property
     def learned(self) -> Tensor:
@@ -114,12 +100,7 @@ class DirectedPosterior(nn.Module):
 
     def probabilities(self) -> Tensor:
         """(K, M, M) [from, to]"""
-        now = torch.where(self.decided >= 0, self.decided, self.found())
-        return torch.where(self.learned, now.clamp(max=1 - 1e-6), self.prior)
-
-    def found(self) -> Tensor:
-        """(K, M, M) what was learned by gradients, whatever has been decided since."""
-        return torch.sigmoid(self.existence) * torch.sigmoid(self.orientation - self.orientation.mT)
+        return torch.where(self.learned, self.decided.clamp(max=1 - 1e-6), self.prior)
 
     def adjacency(self) -> Tensor:
         """(K, M, M), symmetric: probability that the pair is joined in either direction."""
@@ -127,23 +108,9 @@ class DirectedPosterior(nn.Module):
         return probabilities + probabilities.mT
 
     def soften(self, uniform: Tensor) -> Tensor:
-        """Graphs, 0 or 1 at every edge, from uniform noise.  (..., K, M, M), the same
-
-        A pair needs two numbers: the one above the diagonal chooses its direction, the one below whether it is joined.
-        An absent edge that is still learned is not quite 0: then kernels give it its gradient. One that has become as
-        improbable as GONE is, and takes no more work.
-        """
-        upper = torch.logit(uniform, eps=1e-6).triu(1)
-        lower = torch.logit(uniform, eps=1e-6).tril(-1)
-        direction = torch.sigmoid(self.orientation - self.orientation.mT + upper - upper.mT)
-        kept = torch.sigmoid(self.existence) * (1 - self.dropout)
-        joined = torch.sigmoid(torch.logit(kept, eps=1e-6) + lower + lower.mT)
-        soft = direction * joined
-        absent = torch.where(self.found() < GONE, 0.0, TINY)
-        hard = torch.where((direction > 0.5) & (joined > 0.5), 1.0, absent)
-        drawn = (uniform < self.decided).to(soft.dtype)
-        sample = torch.where(self.decided >= 0, drawn, hard + (soft - soft.detach()))
-        return torch.where(self.learned, sample, self.prior)
+        """Graphs, 0 or 1 at every edge, drawn independently, from uniform noise.  (..., K, M, M), the same"""
+        drawn = (uniform < self.decided).to(self.prior.dtype)
+        return torch.where(self.learned, drawn, self.prior)
 
     @staticmethod
     def choose_graph(probabilities: NDArray[np.floating], threshold: float) -> NDArray[np.bool_]:
@@ -156,21 +123,6 @@ class DirectedPosterior(nn.Module):
         return project_to_dag(np.where((pair > threshold) & likelier, probabilities, 0.0), 0.0)
 
     edges_above = choose_graph  # its two directions are one question
-
-    def settle(self, dropout: float) -> None:
-        """From now on the graph is the most probable one. Samples leave out this share of its edges, and join as large
-        a share of the pairs that are two edges apart: a parent may have been taken for its own parent.
-        """
-        graphs = self.most_probable()
-        further = (graphs.astype(int) @ graphs > 0) & ~graphs
-        share = np.where(graphs, 1 - dropout, np.where(further, 0.5, 0.0))
-        self.decided.copy_(torch.from_numpy(np.where(self.learned.cpu().numpy(), share, graphs)))
-
-    def most_probable(self) -> NDArray[np.bool_]:
-        """(K, M, M), acyclic: by what was learned, whatever has been decided since."""
-        with torch.no_grad():
-            found = torch.where(self.learned, self.found(), self.prior).cpu().double().numpy()
-        return np.stack([self.choose_graph(p, 0.5) for p in found])
 
     def kl(self) -> Tensor:
         """KL(q(G) || p(G)) as if edges were independent, summed over the open ones.  (K,)"""

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from visl.schema import CONTINUOUS, Schema
 
 NOISE_BINS = 1 << 14
-POINTS = 128  # of a number's axis, evenly far apart on the scale of the equations
+POINTS = 128  # of a number's axis, evenly far apart on the scale of the fits
 MOST_COLUMNS = 30
 MOST_LEVELS = 20
 
@@ -26,9 +26,7 @@ class Conditionals(nn.Module):
     edges: Tensor  # (K, D, POINTS + 1) of the cells around the points, on the scaled values of the table
     constant: Tensor  # (K, D, U)
     effect: Tensor  # (K, D, D, P, U) of k at each point, on j; P: points or levels
-    noise: (
-        Tensor  # (K, D, NOISE_BINS) log-density of the noise, on the scale of the equations, as far as values lie apart
-    )
+    noise: Tensor  # (K, D, NOISE_BINS) log-density of the noise, on the scale of the fits, as far as values lie apart
     noise_low: Tensor  # (K, D) the middle of the first bin
     noise_step: Tensor  # (K, D)
     parents: Tensor  # (K, D, D) bool [from, to]
@@ -64,7 +62,7 @@ class Conditionals(nn.Module):
         return single and any(schema.has_numbers) and all(column.n_levels <= MOST_LEVELS for column in columns)
 
     def position(self, column: Tensor, value: Tensor) -> Tensor:
-        """Of cells of the first member's columns, as the equations see them.  (cells,), (cells,) -> (cells,)"""
+        """Of cells of the first member's columns, as fits see them.  (cells,), (cells,) -> (cells,)"""
         is_number = torch.tensor(self.is_number, device=value.device)[column]
         on_axis = (value - self.low[0, column]) / self.step[0, column].clamp(min=1e-12)
         return torch.where(is_number, on_axis.clamp(0, POINTS - 1), value)

@@ -1,4 +1,4 @@
-"""Columns with a long tail, made symmetric for the equations, whose noise is Gaussian."""
+"""Columns with a long tail, made symmetric for exact fits."""
 
 from __future__ import annotations
 
