@@ -165,6 +165,15 @@ def test_failures_are_said_and_do_not_end_the_others(run, tmp_path, monkeypatch)
     assert "| Majority vote |" in (tmp_path / "smoke" / "results.md").read_text(encoding="utf-8")
 
 
+@pytest.fixture
+def heeds_ctrl_c():
+    """A shell that starts tests in the background has them ignore it."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("heeds_ctrl_c")
 @pytest.mark.parametrize(("signum", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_interrupted_it_goes_on(run, tmp_path, monkeypatch, signum, code):
     command = ("experiment", "synthetic", "--smoke", "--out", tmp_path, *named("Mean", "Majority vote", "KNN"))
