@@ -4,8 +4,8 @@ import networkx as nx
 import numpy as np
 import pytest
 
-from visl.noisy_or import Effect
-from visl.order_search import EFFECTS, NO_EFFECTS, OrderSearch, worth_of_all
+from visl.noisy_or import NoisyOr
+from visl.order_search import ALIKE, EFFECTS, NO_EFFECTS, OrderSearch, edge_costs, worth_of_all
 
 M = 12
 TRUE = np.zeros((M, M), bool)
@@ -26,7 +26,7 @@ def simulated(n_rows=3000, seed=0):
 @pytest.fixture(scope="module")
 def effects():
     x = simulated()
-    return [Effect(column, x) for column in x.T]
+    return [NoisyOr(column, x) for column in x.T]
 
 
 OPEN, NONE = ~np.eye(M, dtype=bool), np.zeros((M, M), bool)
@@ -53,13 +53,34 @@ def test_columns_are_worth_most_as_causes_of_what_they_cause(effects):
     assert worth[0, [3, 4]].min() > worth[0][~TRUE[0]].max()
 
 
-def test_an_edge_costs_less_from_a_column_that_has_more_effects(effects):
+def test_edges_have_worth_where_they_are(effects):
     found, graph = search(effects)
-    assert graph.sum(1)[[0, 11]].tolist() == [2, 0]
-    total = NO_EFFECTS + M - 1
-    np.testing.assert_allclose(found.cost[[0, 11]], -np.log(np.array([EFFECTS + 1.5, EFFECTS]) / total))
     assert (found.worth()[~graph] == 0).all()
     assert (found.worth()[graph] > 0).all()
+
+
+def test_an_edge_costs_less_from_a_column_that_has_more_effects():
+    graph = NONE.copy()
+    graph[0, [3, 4, 5]] = True
+    cost, total = edge_costs(graph), NO_EFFECTS + M - 1
+    np.testing.assert_allclose(cost[0, 6:], -np.log((EFFECTS + 2.5) / total))  # nothing else is alike
+    np.testing.assert_allclose(cost[1, 6:], -np.log(EFFECTS / total))
+
+
+def test_an_edge_costs_less_where_columns_that_are_alike_have_it():
+    """0 and 1 share the effects 3 and 4, and 0 has 5 as well: as an effect of 1, 5 has another column beside it that is
+    alike, and so has 1. By hand: 2 of 2 effects are shared (5 is left out), which counts for ALIKE (2 / 3)^2."""
+    graph = NONE.copy()
+    graph[0, [3, 4, 5]] = graph[1, [3, 4]] = True
+    cost, total = edge_costs(graph), NO_EFFECTS + M - 1
+    share = (EFFECTS + 1.5) / total
+    alike = ALIKE * (2 / 3) ** 2
+    as_cause = (share + alike) / (1 + alike)
+    # 3 and 4 each share their cause 0 with 5 (1 is left out), 1 of 1, and both have the cause 1.
+    of_two = 2 * ALIKE * (1 / 2) ** 2
+    as_effect = (share + of_two) / (1 + of_two)
+    assert cost[1, 5] == pytest.approx(-np.log((as_cause + as_effect) / 2))
+    assert cost[1, 6] > -np.log(share)  # what 0 does not have either
 
 
 def test_only_what_has_several_causes_tells_directions(effects):

@@ -10,13 +10,16 @@ from numpy.typing import NDArray
 
 from visl.additive_logits import RIDGE, SMOOTHNESS, log_prob_of_others
 from visl.batches import TrainingData
+from visl.effects import Effect
 from visl.graph.posterior import DecidedPosterior
 from visl.group_fits import ROWS_OF_A_PARENT
 from visl.model import VislModel
-from visl.noisy_or import Effect, available
+from visl.nets.kernels.cpu import available
+from visl.noisy_or import NoisyOr
 from visl.order_search import OrderSearch, worth_of_all
 from visl.schema import BINARY, Schema
 from visl.steps import Engine
+from visl.strongest_cause import StrongestCause, rounded
 from visl.table import Table
 
 FEWEST_COLUMNS, MOST_COLUMNS = 101, 500
@@ -25,7 +28,7 @@ COMMONEST = 0.4  # share of the cells that are present, above which columns have
 # Standard errors of a covariance: what is clear, and what a pair needs for one to be tried as a cause of the other.
 CLEARLY, LEAST_TOGETHER = 4.0, 1.0
 MOST_AGAINST = 0.01  # of the pairs that clearly go together, in the other way
-LEAST_HAZARD, LARGEST_HAZARD = 1e-9, 20.0
+LARGEST_HAZARD = 20.0
 FILLINGS = 2  # times that gaps are filled anew
 SEARCHES = 8  # from orders that differ by chance ...
 APART = 0.3  # ... in the logarithm of what columns are worth as causes
@@ -77,22 +80,31 @@ def probabilities(values: FloatArray, prior: FloatArray, seed: int) -> FloatArra
     varies = np.array([effect.varies for effect in gaps.effects])
     required, open_ = prior == 1, (prior > 0) & (prior < 1) & varies[:, None] & varies & (together > LEAST_TOGETHER)
     worth = gaps.fill(open_)
-    result = np.zeros(prior.shape)
-    for k in range(SEARCHES):
+
+    def searched(effects: Sequence[Effect], k: int) -> OrderSearch:
         rng = np.random.default_rng([seed, k])
         priority = worth.sum(1) * np.exp(APART * rng.standard_normal(len(worth)))
-        search = OrderSearch(gaps.effects, open_, required, priority)
-        graph = search.run(rng)
-        if k == 0 and not _are_effects(gaps, graph):
-            return None
-        exists = graph * _sigmoid((search.worth() - JUST) / UNIT)
-        as_found = _sigmoid(search.lost_if_turned() / UNIT)
-        result += (exists * as_found + (exists * (1 - as_found)).T) / SEARCHES
+        search = OrderSearch(effects, open_, required, priority)
+        search.run(rng)
+        return search
+
+    first = min((searched(effects, 0) for effects in (gaps.effects, gaps.strongest())), key=lambda s: s.loss.sum())
+    if not _are_effects(gaps, first):
+        return None
+    searches = [first, *(searched(first.effects, k) for k in range(1, SEARCHES))]
+    result = np.mean([_told_by(search) for search in searches], axis=0)
     seen, pair = gaps.seen.astype(np.float32), result + result.T
     unknown = (seen.T @ seen < ROWS_OF_A_PARENT) & (pair == 0)
     before = prior / np.maximum(1.0, prior + prior.T)  # a user may give both directions of a pair more than half
     result += np.where(unknown, 1.0, UNFOUND) * before * (1 - pair)
     return np.where(required, 1.0, np.where(required.T | (prior == 0), 0.0, result))
+
+
+def _told_by(search: OrderSearch) -> FloatArray:
+    """(M, M) probabilities of what it found"""
+    exists = search.graph() * _sigmoid((search.worth() - JUST) / UNIT)
+    as_found = _sigmoid(search.lost_if_turned() / UNIT)
+    return exists * as_found + (exists * (1 - as_found)).T
 
 
 class Gaps:
@@ -105,19 +117,38 @@ class Gaps:
         self.values, self.seen = values, ~np.isnan(values)
         means = np.nansum(values, axis=0) / np.maximum(self.seen.sum(0), 1)
         self.filled = np.where(self.seen, values, means)
-        self.effects = [Effect(column, self.filled) for column in values.T]
+        self.instead: list[dict[int, FloatArray]] = [{} for _ in values.T]  # (N,) for some causes of each effect
+        self.effects = self._noisy_ors()
+
+    def _noisy_ors(self) -> list[NoisyOr]:
+        effects = []
+        for column, instead in zip(self.values.T, self.instead, strict=True):
+            others = self.filled.copy() if instead else self.filled
+            for k, of_cause in instead.items():
+                others[:, k] = of_cause
+            effects.append(NoisyOr(column, others))
+        return effects
+
+    def strongest(self) -> list[StrongestCause]:
+        """The same effects in the other form."""
+        others = rounded(self.filled)
+        return [
+            StrongestCause(column, others, {k: rounded(x) for k, x in instead.items()})
+            for column, instead in zip(self.values.T, self.instead, strict=True)
+        ]
 
     def fill(self, open_: BoolArray) -> FloatArray:
         """What each column is worth as a cause of each other, (M, M), once nothing changes much."""
         worth = worth_of_all(self.effects, open_)
         for _ in range(0 if self.seen.all() else FILLINGS):
             leak, weights = self._weights(worth)
-            hazard = leak + self.filled @ weights  # (N, M)
-            self.effects = [
-                Effect(column, self._filled(hazard - np.outer(self.filled[:, j], weights[j])))
-                for j, column in enumerate(self.values.T)
-            ]
-            self.filled = self._filled(hazard)
+            before, hazard = self.filled, leak + self.filled @ weights  # (N, M)
+            self.filled = self._filled(hazard, np.arange(len(weights)))
+            for j, of_j in enumerate(weights):
+                told = np.flatnonzero((of_j > 0) & ~self.seen.all(0))
+                without = self._filled(hazard[:, told] - np.outer(before[:, j], of_j[told]), told)
+                self.instead[j] = dict(zip(told.tolist(), without.T, strict=True))
+            self.effects = self._noisy_ors()
             worth = worth_of_all(self.effects, open_)
         return worth
 
@@ -133,8 +164,9 @@ class Gaps:
                 leak[j] = LARGEST_HAZARD if effect.n_present else 0.0
         return leak, weights
 
-    def _filled(self, hazard: FloatArray) -> FloatArray:
-        return np.where(self.seen, self.values, -np.expm1(-np.maximum(hazard, 0.0)))
+    def _filled(self, hazard: FloatArray, columns: NDArray[np.intp]) -> FloatArray:
+        """(N, columns)"""
+        return np.where(self.seen[:, columns], self.values[:, columns], -np.expm1(-np.maximum(hazard, 0.0)))
 
 
 def _sigmoid(x: FloatArray) -> FloatArray:
@@ -155,19 +187,20 @@ def go_together(associations: FloatArray) -> bool:
     return bool((associations < -CLEARLY).sum() <= MOST_AGAINST * (associations > CLEARLY).sum())
 
 
-def _are_effects(gaps: Gaps, graph: BoolArray) -> bool:
-    """Whether noisy-ors tell columns better than logits that are sums do, in the rows that see them and all causes."""
+def _are_effects(gaps: Gaps, search: OrderSearch) -> bool:
+    """Whether effects tell columns better than logits that are sums do, in the rows that see them and all causes."""
     better = 0.0
-    for j in np.flatnonzero(graph.any(0)).tolist():
-        causes = np.flatnonzero(graph[:, j])
-        whole = gaps.seen[:, j] & gaps.seen[:, causes].all(1)
-        if not whole.any() or not gaps.effects[j].varies:
+    for j, causes in enumerate(search.causes):
+        of_j = np.array(causes, np.intp)
+        whole = gaps.seen[:, j] & gaps.seen[:, of_j].all(1)
+        if not causes or not whole.any():
             continue
-        X = np.concatenate([np.ones((int(whole.sum()), 1)), gaps.values[np.ix_(whole, causes)]], axis=1)
-        level, penalty = gaps.values[whole, j].astype(np.intp), RIDGE * np.eye(X.shape[1])
+        values, level = gaps.values[np.ix_(np.flatnonzero(whole), of_j)], gaps.values[whole, j].astype(np.intp)
+        X = np.concatenate([np.ones((len(values), 1)), values], axis=1)
+        penalty = RIDGE * np.eye(X.shape[1])
         by_logits = max(float(log_prob_of_others(X, level, 2, s * penalty).sum()) for s in SMOOTHNESS)
-        hazard = np.maximum(X @ gaps.effects[j].fit(tuple(causes.tolist())).weights, LEAST_HAZARD)
-        by_causes = float(np.where(level == 1, np.log(-np.expm1(-hazard)), -hazard).sum())
+        present = search.effects[j].present_given(causes, values)
+        by_causes = float(np.log(np.where(level == 1, present, 1 - present)).sum())
         # Each weight seems worth a nat more in the rows that it is fitted to.
         better += by_causes - X.shape[1] * whole.sum() / gaps.seen[:, j].sum() - by_logits
     return better >= 0

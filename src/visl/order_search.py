@@ -7,12 +7,16 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from visl.noisy_or import Causes, Effect
+from visl.effects import Causes, Effect
 from visl.search import reaches
 
 # A column that has c effects among n others has one more with probability (EFFECTS + c) / (NO_EFFECTS + n): causes of
-# many are taken for a cause of one more sooner than columns that have no effect. The cost of an edge is -log of it.
+# many are taken for a cause of one more sooner than columns that have no effect. The cost of an edge is -log of it ...
 EFFECTS, NO_EFFECTS = 0.2, 1.2
+# ... or less where columns that are alike have that edge: two are, by what they share of their effects (or of their
+# causes), and one that is the same in all counts for this part of what is known of the column itself.
+ALIKE = 0.75
+LEAST_COST = 1.0  # nats: of candidates that tell nothing, some seem worth a little
 FIRST_COST = 4.0  # nats an edge, before anything is known of effects
 MOST_SWEEPS = 15
 PLACES = 2  # of the best for a column, that are looked at exactly ...
@@ -34,6 +38,31 @@ def worth_of_all(effects: Sequence[Effect], open_: BoolArray) -> FloatArray:
     return result
 
 
+def edge_costs(graph: BoolArray) -> FloatArray:
+    """(M, M) nats of each edge, by what this graph says of edges from columns that are alike, and to such columns."""
+    M, n_effects = len(graph), graph.sum(1)
+    share = (EFFECTS + np.maximum(n_effects - 0.5, 0)) / (NO_EFFECTS + M - 1)  # each counts itself by half
+    of_cause = np.repeat(share[:, None], M, axis=1)
+    edges = graph.astype(float)
+    return np.maximum(LEAST_COST, -np.log((_as_alike(edges, of_cause) + _as_alike(edges.T, of_cause.T).T) / 2))
+
+
+def _as_alike(edges: FloatArray, share: FloatArray) -> FloatArray:
+    """(M, M) the probability of each edge of a row, as often as rows that are alike have it; the edge itself is left
+    out where two are compared."""
+    result, n_edges = share.copy(), edges.sum(1)
+    shared = edges @ edges.T
+    for k in range(len(edges)):
+        others = np.flatnonzero(shared[k])
+        others = others[others != k]
+        theirs = edges[others]
+        both = shared[k, others, None] - edges[k] * theirs
+        either = (n_edges[k] - edges[k]) + (n_edges[others, None] - theirs) - both
+        alike = ALIKE * np.square(both / (either + 1))
+        result[k] = (share[k] + (alike * theirs).sum(0)) / (1 + alike.sum(0))
+    return result
+
+
 class OrderSearch:
     """Columns are moved to other places of the order for as long as the rows become more probable.
 
@@ -43,7 +72,7 @@ class OrderSearch:
     def __init__(self, effects: Sequence[Effect], open_: BoolArray, required: BoolArray, priority: FloatArray) -> None:
         """open_: (M, M) the edges that may be; required: (M, M); priority: (M,) those with more come first"""
         self.effects, self.open_, self.required = effects, open_, required
-        self.cost = np.full(len(effects), FIRST_COST)
+        self.cost = np.full(open_.shape, FIRST_COST)  # (M, M) nats of each edge
         self.order = _in_order(required, priority)
         self.moves = [j for j in self.order if effects[j].varies]
         self.causes: list[Causes] = [()] * len(effects)
@@ -60,7 +89,7 @@ class OrderSearch:
         """(M, M) nats that each edge is worth beyond its cost; 0 where there is none"""
         result = np.zeros(self.open_.shape)
         for j, causes in enumerate(self.causes):
-            result[list(causes), j] = self.effects[j].worth(causes) - self.cost[list(causes)]
+            result[list(causes), j] = self.effects[j].worth(causes) - self.cost[list(causes), j]
         return result
 
     def lost_if_turned(self) -> FloatArray:
@@ -78,8 +107,7 @@ class OrderSearch:
 
     def run(self, rng: np.random.Generator) -> BoolArray:
         for _ in range(MOST_SWEEPS):
-            n_effects = self.graph().sum(1)
-            self.cost = -np.log((EFFECTS + np.maximum(n_effects - 0.5, 0)) / (NO_EFFECTS + len(self.effects) - 1))
+            self.cost = edge_costs(self.graph())
             self._find_all()
             if not sum(self._move(j) for j in rng.permutation(self.moves).tolist()):
                 break
@@ -93,12 +121,12 @@ class OrderSearch:
         effect = self.effects[j]
         if not effect.varies:
             return (), 0.0
-        cost = np.where(self.required[:, j], -np.inf, self.cost)
+        cost = np.where(self.required[:, j], -np.inf, self.cost[:, j])
         causes = effect.eliminated([k for k in before if self.open_[k, j] or self.required[k, j]], cost)
         return causes, self._loss(j, causes)
 
     def _loss(self, j: int, causes: Causes) -> float:
-        return self.effects[j].fit(causes).loss + float(self.cost[list(causes)].sum())
+        return self.effects[j].fit(causes).loss + float(self.cost[list(causes), j].sum())
 
     def _move(self, j: int) -> bool:
         """To the best of other places, if there is a better one."""
@@ -136,8 +164,7 @@ class OrderSearch:
         return values
 
     def _gain(self, cause: int, j: int, causes: Causes) -> float:
-        effect = self.effects[j]
-        return effect.gain_of(cause, effect.hazard(causes)) - float(self.cost[cause])
+        return self.effects[j].gain_of(cause, causes) - float(self.cost[cause, j])
 
     def _moved(self, j: int, place: int, other: int) -> bool:
         """Whether column j has been moved, because that is better."""
