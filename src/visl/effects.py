@@ -72,10 +72,13 @@ class Effect(ABC):
 
     def worth(self, causes: Causes, asked: Sequence[int] | None = None) -> FloatArray:
         """(asked,) nats that the fit without each of the asked places among the causes loses; None: of all"""
-        loss, weights = self.fit(causes)[:2]
+        whole = self.fit(causes)
         places = range(len(causes)) if asked is None else asked
-        without = (self.fit(_without(causes, t), np.delete(weights, 1 + t)).loss for t in places)
-        return np.array([other - loss for other in without])
+        return np.array([self._without(t, causes, whole).loss - whole.loss for t in places])
+
+    def _without(self, place: int, causes: Causes, whole: Fit) -> Fit:
+        others = causes[:place] + causes[place + 1 :]
+        return self._known.get(others) or self.fit(others, np.delete(whole.weights, 1 + place))
 
     def eliminated(self, candidates: Iterable[int], cost: FloatArray) -> Causes:
         """Of the candidates those that are worth their cost, (M,) nats, beside each other: of all of them the one that
@@ -99,7 +102,3 @@ class Effect(ABC):
     def _weighty(self, causes: Causes) -> Causes:
         """Those to which the fit gives any weight."""
         return causes
-
-
-def _without(causes: Causes, place: int) -> Causes:
-    return causes[:place] + causes[place + 1 :]

@@ -142,16 +142,18 @@ class OrderSearch:
     def _values_of_places(self, j: int, place: int) -> FloatArray:
         """(M,) nats gained, roughly, if column j stands there; -inf where it cannot."""
         values = np.full(len(self.order), -np.inf)
-        gained, causes = 0.0, self.causes[j]
+        gained, causes, loss = 0.0, self.causes[j], float(self.loss[j])
         for other in range(place - 1, -1, -1):  # those that it passes may be its effects, but no causes of it
             k = self.order[other]
             if self.required[k, j]:
                 break
             if self.open_[j, k] and self.effects[k].varies:
                 gained += max(0.0, self._gain(j, k, self.causes[k]))
-            causes = _but(causes, k)
-            values[other] = gained - self._loss(j, causes) + self.loss[j]
-        gained, causes = 0.0, self.causes[j]
+            if k in causes:
+                causes = _but(causes, k)
+                loss = self._loss(j, causes)
+            values[other] = gained - loss + self.loss[j]
+        gained, causes, loss = 0.0, self.causes[j], float(self.loss[j])
         for other in range(place + 1, len(self.order)):  # the other way round
             k = self.order[other]
             if self.required[j, k]:
@@ -160,7 +162,8 @@ class OrderSearch:
                 gained += self.loss[k] - self._loss(k, _but(self.causes[k], j))
             if self.open_[k, j] and self._gain(k, j, causes) > 0:
                 causes = _with(causes, k)
-            values[other] = gained - self._loss(j, causes) + self.loss[j]
+                loss = self._loss(j, causes)
+            values[other] = gained - loss + self.loss[j]
         return values
 
     def _gain(self, cause: int, j: int, causes: Causes) -> float:

@@ -31,17 +31,21 @@ def _rate(present: float, rows: float, least: float) -> float:
 
 
 @njit(cache=True, nogil=True)
-def _probability(x: FloatArray, y: bool, rates: DoubleArray) -> float:
-    """Of what a row shows. x: (p,)"""
-    p, left, present = len(x), 1.0, 0.0
-    for t in range(p):
-        present += left * x[t] * rates[t]
-        left *= 1 - x[t]
+def _shared_out(x: FloatArray, y: bool, rates: DoubleArray, shares: DoubleArray) -> float:
+    """The probability of what a row shows, and into shares, (p + 1,), those of it that end at each cause or at none.
+    x: (p,)"""
+    p, left, total = len(x), 1.0, 0.0
+    for t in range(p + 1):
+        ends = left * x[t] if t < p else left
+        left -= ends
+        shares[t] = ends * (rates[t] if y else 1 - rates[t])
+        total += shares[t]
         if left < LEFT:
-            left = 0.0
+            shares[t + 1 :] = 0.0
             break
-    present = min(max(present + left * rates[p], 1e-9), 1 - 1e-9)
-    return present if y else 1 - present
+    for t in range(p + 1):
+        shares[t] /= total
+    return total
 
 
 @njit(cache=True, nogil=True)
@@ -80,21 +84,14 @@ def _ordered(x: FloatArray, y: BoolArray, rates: DoubleArray) -> IntArray:
 def _settled(x: FloatArray, y: BoolArray, rates: DoubleArray) -> float:
     """The loss at the rates that make the rows most probable, to which they are moved in place."""
     N, p = x.shape
-    rows, present, loss, before = np.zeros(p + 1), np.zeros(p + 1), 0.0, np.inf
+    rows, present, shares, before = np.zeros(p + 1), np.zeros(p + 1), np.zeros(p + 1), np.inf
     for step in range(STEPS):
         rows[:], present[:], loss = 0.0, 0.0, 0.0
         for i in range(N):
-            of_row = _probability(x[i], y[i], rates)
-            loss -= math.log(of_row)
-            left = 1.0
+            loss -= math.log(_shared_out(x[i], y[i], rates, shares))
             for t in range(p + 1):
-                ends = left * x[i, t] if t < p else left
-                left -= ends
-                share = ends * (rates[t] if y[i] else 1 - rates[t]) / of_row
-                rows[t] += share
-                present[t] += share * y[i]
-                if left < LEFT:
-                    break
+                rows[t] += shares[t]
+                present[t] += shares[t] * y[i]
         if before - loss < SETTLED or step == STEPS - 1:
             break
         before = loss
@@ -123,29 +120,19 @@ def _loss_of(present: float, rows: float) -> float:
 def worth_of_each(x: FloatArray, y: BoolArray, rates: DoubleArray) -> DoubleArray:
     """(p,) nats that are lost, roughly, if the rows that end at a cause go on to those after it."""
     N, p = x.shape
-    rows, present = np.zeros(p + 1), np.zeros(p + 1)
+    rows, present, shares, onwards = np.zeros(p + 1), np.zeros(p + 1), np.zeros(p + 1), np.zeros(p + 1)
     moved, moved_present = np.zeros((p, p + 1)), np.zeros((p, p + 1))
     for i in range(N):
-        of_row, left = _probability(x[i], y[i], rates), 1.0
+        _shared_out(x[i], y[i], rates, shares)
         for t in range(p + 1):
-            ends = left * x[i, t] if t < p else left
-            left -= ends
-            share = ends * (rates[t] if y[i] else 1 - rates[t]) / of_row
-            rows[t] += share
-            present[t] += share * y[i]
-            if t < p and share > LEFT:
-                onwards = _probability(x[i, t + 1 :], y[i], rates[t + 1 :])
-                further = 1.0
+            rows[t] += shares[t]
+            present[t] += shares[t] * y[i]
+            if t < p and shares[t] > LEFT:
+                _shared_out(x[i, t + 1 :], y[i], rates[t + 1 :], onwards)
                 for u in range(t + 1, p + 1):
-                    there = further * x[i, u] if u < p else further
-                    further -= there
-                    goes = share * there * (rates[u] if y[i] else 1 - rates[u]) / onwards
+                    goes = shares[t] * onwards[u - t - 1]
                     moved[t, u] += goes
                     moved_present[t, u] += goes * y[i]
-                    if further < LEFT:
-                        break
-            if left < LEFT:
-                break
     result = np.zeros(p)
     for t in range(p):
         result[t] = -_loss_of(present[t], rows[t])

@@ -46,8 +46,23 @@ def test_binary_cells():
             "average_precision": 0.5 + 0.5 * 1 / 2,
             "log_likelihood": np.mean(np.log([0.9, 0.4, 0.5, 0.4])),
             "mixed_error": 0.5,
+            # Levels 1, 1, 0, 0 with .9, .6, .5, .6; the second and the last are wrong and share a bin.
+            "level_calibration": (0.1 + 2 * 0.6 + 0.5) / 4,
         }
     )
+
+
+def test_levels_are_calibrated_where_they_are_right_as_often_as_they_are_probable():
+    """Of ten cells of three levels the likeliest has 7 in 10, and is right in seven or in all; numbers do not count."""
+    asked = problem(("categorical", "continuous"), [0] * 10 + [1])
+
+    def log_density(values):
+        return np.log(np.where(values == 2, 0.7, 0.15))
+
+    for n_right, error in ((7, 0.0), (10, 0.3)):
+        values = np.array([2.0] * n_right + [0.0] * (10 - n_right) + [5.0])
+        scores = imputation_scores(asked, Truth(values), Imputation(np.full(11, 2.0), log_density=log_density))
+        assert scores["level_calibration"] == pytest.approx(error)
 
 
 def test_mixed_cells_are_scored_apart():

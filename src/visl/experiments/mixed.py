@@ -112,18 +112,26 @@ def make_tables(rows: Sequence[Row]) -> list[str]:
         tables.by_data(rows, names, "mixed_error", LABELS),
         tables.section("Coverage of 90 % intervals"),
         tables.by_data(rows, names, "coverage", LABELS),
-        *_shared_coverage(rows, names),
+        *_of_later_versions(rows, names),
         tables.section("Time of a cell"),
         tables.costs(rows, names),
     ]
 
 
-def _shared_coverage(rows: Sequence[Row], names: Sequence[str]) -> list[str]:
-    """Rows of earlier versions do not have it."""
-    if not tables.shown_names(rows, names, ["shared_coverage"]):
-        return []
-    title = "The same, a value that many cells have counting for the share of its probability inside the interval"
-    return [tables.section(title), tables.by_data(rows, names, "shared_coverage", LABELS)]
+LATER = {
+    "shared_coverage": "The same, a value that many cells have counting for the share of its probability inside the "
+    "interval",
+    "level_calibration": "Calibration error of the probability of a discrete cell's likeliest level",
+}
+
+
+def _of_later_versions(rows: Sequence[Row], names: Sequence[str]) -> list[str]:
+    """Scores that rows of earlier versions do not have."""
+    result = []
+    for score, title in LATER.items():
+        if tables.shown_names(rows, names, [score]):
+            result += [tables.section(title), tables.by_data(rows, names, score, LABELS)]
+    return result
 
 
 EXPERIMENT = Experiment(

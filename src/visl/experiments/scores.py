@@ -39,6 +39,8 @@ def imputation_scores(problem: Problem, truth: Truth, imputation: Imputation) ->
         scores["coverage"] = measures.interval_coverage(imputation.low[given], imputation.high[given], values[given])
     if imputation.cdf is not None:
         scores["shared_coverage"] = shared_coverage(problem, truth, imputation.cdf)
+    if not number.all() and (binary[~number].all() or imputation.log_density is not None):
+        scores["level_calibration"] = level_calibration(problem, truth, imputation)
     return scores
 
 
@@ -55,6 +57,19 @@ def shared_coverage(problem: Problem, truth: Truth, cdf: Callable[[FloatArray], 
     below, up_to = cdf(low), cdf(high)
     ordered = ~np.isnan(up_to)
     return measures.shared_coverage(below[ordered], up_to[ordered], LEVEL)
+
+
+def level_calibration(problem: Problem, truth: Truth, imputation: Imputation) -> float:
+    """Calibration error of the probability that the likeliest level of a discrete cell is given."""
+    kind_of_cell = np.array(problem.kinds)[problem.asked_column]
+    categorical, discrete = kind_of_cell == CATEGORICAL, kind_of_cell != CONTINUOUS
+    likeliest = np.where(categorical, imputation.mean, imputation.mean > 0.5)
+    confidence = np.where(likeliest == 1, imputation.mean, 1 - imputation.mean)  # of a binary cell
+    if categorical.any():
+        assert imputation.log_density is not None
+        confidence = np.where(categorical, np.exp(imputation.log_density(likeliest)), confidence)
+    right = likeliest == truth.values
+    return measures.calibration_error(np.clip(confidence[discrete], 0, 1), right[discrete])
 
 
 def _check(problem: Problem, truth: Truth, imputation: Imputation) -> None:
