@@ -7,7 +7,10 @@ import pytest
 from visl import VISL, causes
 from visl.graph.metrics import structure_scores
 from visl.graph.posterior import DecidedPosterior
+from visl.noisy_or import NoisyOr
+from visl.order_search import OrderSearch, worth_of_all
 from visl.schema import BINARY, CONTINUOUS, Column, Schema
+from visl.strongest_cause import StrongestCause
 from visl.training import Interrupted
 
 M, WIDE = 40, 104  # narrow tables are counted; their rules are the same here
@@ -80,6 +83,31 @@ def test_gaps_make_some_edges(table):
     scores = structure_scores(graph, edges)
     assert scores.adjacency_recall > 0.85
     assert scores.adjacency_precision > 0.8  # where a cause is not seen, its own cause tells about its effects
+
+
+@pytest.mark.parametrize("missing", [0.0, 0.3])
+@pytest.mark.parametrize(
+    ("together", "form"),
+    [(lambda x: 1 - np.prod(1 - x, axis=1), NoisyOr), (lambda x: x.max(1), StrongestCause)],
+)
+def test_the_rows_choose_the_form(together, form, missing):
+    """Ten effects of four out of eight frequent causes: of all that are present, or of the strongest."""
+    rng = np.random.default_rng(0)
+    x = (rng.random((1500, 18)) < 0.4).astype(float)
+    for j in range(8, 18):
+        causes_of_j = rng.choice(8, 4, replace=False)
+        x[:, j] = rng.random(1500) < together(rng.uniform(0.1, 0.6, 4) * x[:, causes_of_j])
+    x[rng.random(x.shape) < missing] = np.nan
+    gaps, open_ = causes.Gaps(x), np.zeros((18, 18), bool)
+    open_[:8, 8:] = True
+    gaps.fill(open_)
+
+    def searched(effects):
+        search = OrderSearch(effects, open_, np.zeros_like(open_), worth_of_all(effects, open_).sum(1))
+        search.run(np.random.default_rng(0))
+        return search
+
+    assert {type(effect) for effect in causes.in_better_form(gaps, searched).effects} == {form}
 
 
 @pytest.mark.parametrize("missing", [0.0, 0.3])

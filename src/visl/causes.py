@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import torch
@@ -88,7 +88,7 @@ def probabilities(values: FloatArray, prior: FloatArray, seed: int) -> FloatArra
         search.run(rng)
         return search
 
-    first = min((searched(effects, 0) for effects in (gaps.effects, gaps.strongest())), key=lambda s: s.loss.sum())
+    first = in_better_form(gaps, lambda effects: searched(effects, 0))
     if not _are_effects(gaps, first):
         return None
     searches = [first, *(searched(first.effects, k) for k in range(1, SEARCHES))]
@@ -98,6 +98,12 @@ def probabilities(values: FloatArray, prior: FloatArray, seed: int) -> FloatArra
     before = prior / np.maximum(1.0, prior + prior.T)  # a user may give both directions of a pair more than half
     result += np.where(unknown, 1.0, UNFOUND) * before * (1 - pair)
     return np.where(required, 1.0, np.where(required.T | (prior == 0), 0.0, result))
+
+
+def in_better_form(gaps: Gaps, searched: Callable[[Sequence[Effect]], OrderSearch]) -> OrderSearch:
+    """Any of the causes may bring an effect about, or the strongest that is present decides: as the rows have it."""
+    forms: tuple[Sequence[Effect], ...] = gaps.effects, gaps.strongest()
+    return min((searched(effects) for effects in forms), key=lambda search: float(search.loss.sum()))
 
 
 def _told_by(search: OrderSearch) -> FloatArray:
