@@ -8,7 +8,6 @@ from visl import VISL, causes
 from visl.graph.metrics import structure_scores
 from visl.graph.posterior import DecidedPosterior
 from visl.noisy_or import NoisyOr
-from visl.order_search import OrderSearch, worth_of_all
 from visl.schema import BINARY, CONTINUOUS, Column, Schema
 from visl.strongest_cause import StrongestCause
 from visl.training import Interrupted
@@ -101,13 +100,9 @@ def test_the_rows_choose_the_form(together, form, missing):
     gaps, open_ = causes.Gaps(x), np.zeros((18, 18), bool)
     open_[:8, 8:] = True
     gaps.fill(open_)
-
-    def searched(effects):
-        search = OrderSearch(effects, open_, np.zeros_like(open_), worth_of_all(effects, open_).sum(1))
-        search.run(np.random.default_rng(0))
-        return search
-
-    assert {type(effect) for effect in causes.in_better_form(gaps, searched).effects} == {form}
+    forms = [causes.Searches(effects, open_, np.zeros_like(open_)) for effects in (gaps.effects, gaps.strongest())]
+    first, further = causes.in_better_form(forms)
+    assert {type(effect) for effect in (*first.effects, *further.effects)} == {form}
 
 
 @pytest.mark.parametrize("missing", [0.0, 0.3])

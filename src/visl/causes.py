@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import count
 
 import numpy as np
 import torch
@@ -32,6 +33,7 @@ LARGEST_HAZARD = 20.0
 FILLINGS = 2  # times that gaps are filled anew
 SEARCHES = 8  # from orders that differ by chance ...
 APART = 0.3  # ... in the logarithm of what columns are worth as causes
+N_SEARCHES = SEARCHES + 1  # since the first is made in both forms
 # An edge that a search finds has the probability sigmoid((w - JUST) / UNIT), if it is worth w nats beyond its cost. Its
 # direction has the share sigmoid(t / UNIT) of it, if t nats are lost when it is turned.
 JUST, UNIT = 1.0, 1.5
@@ -41,15 +43,28 @@ FloatArray = NDArray[np.float64]
 BoolArray = NDArray[np.bool_]
 
 
-def find_causes(model: VislModel, data: TrainingData, seeds: Sequence[int], engine: Engine) -> bool:
+def find_causes(
+    model: VislModel,
+    data: TrainingData,
+    seeds: Sequence[int],
+    engine: Engine,
+    on_search: Callable[[int, int], None] = lambda done, of: None,
+) -> bool:
     """Decide all edge probabilities, if the table is one of causes and effects. On the largest part of the data, by the
-    first process that has it."""
+    first process that has it.
+
+    on_search: told how many of the searches are done
+    """
     if not possible(model.schema) or not isinstance(model.edges, DecidedPosterior):
         return False
     largest, found = int(np.argmax(data.sizes)), None
     if largest in data.parts:
         prior = model.edges.prior.cpu().double().numpy()
-        found = [_of_member(data.table_of(k, largest), prior[k], seed) for k, seed in enumerate(seeds)]
+        done, n_searches = count(1), len(seeds) * N_SEARCHES
+        found = [
+            _of_member(data.table_of(k, largest), prior[k], seed, lambda: on_search(next(done), n_searches))
+            for k, seed in enumerate(seeds)
+        ]
     of_members = next(f for f in engine.gather(found) if f is not None)
     if any(probabilities is None for probabilities in of_members):
         return False
@@ -64,34 +79,32 @@ def possible(schema: Schema) -> bool:
     return single and binary and FEWEST_COLUMNS <= len(schema.columns) <= MOST_COLUMNS and available()
 
 
-def _of_member(table: Table, prior: FloatArray, seed: int) -> list[list[float]] | None:
+def _of_member(table: Table, prior: FloatArray, seed: int, on_search: Callable[[], None]) -> list[list[float]] | None:
     some = np.random.default_rng(seed).permutation(table.n_rows)[: min(MOST_ROWS, MOST_CELLS // len(prior))]
     values, observed = table.take_rows(np.sort(some)).to_dense()
-    found = probabilities(np.where(observed, values, np.nan), prior, seed)
+    found = probabilities(np.where(observed, values, np.nan), prior, seed, on_search)
     return None if found is None else found.tolist()
 
 
-def probabilities(values: FloatArray, prior: FloatArray, seed: int) -> FloatArray | None:
-    """(N, M) of 0, 1 and NaN, (M, M) -> (M, M); None: columns are not causes and effects of each other."""
+def probabilities(
+    values: FloatArray, prior: FloatArray, seed: int, on_search: Callable[[], None] = lambda: None
+) -> FloatArray | None:
+    """(N, M) of 0, 1 and NaN, (M, M) -> (M, M); None: columns are not causes and effects of each other.
+
+    on_search: told after each
+    """
     gaps = Gaps(values)
     together = associations(gaps.filled)
     if gaps.filled.mean() > COMMONEST or not go_together(together):
         return None
     varies = np.array([effect.varies for effect in gaps.effects])
     required, open_ = prior == 1, (prior > 0) & (prior < 1) & varies[:, None] & varies & (together > LEAST_TOGETHER)
-    worth = gaps.fill(open_)
-
-    def searched(effects: Sequence[Effect], k: int) -> OrderSearch:
-        rng = np.random.default_rng([seed, k])
-        priority = worth.sum(1) * np.exp(APART * rng.standard_normal(len(worth)))
-        search = OrderSearch(effects, open_, required, priority)
-        search.run(rng)
-        return search
-
-    first = in_better_form(gaps, lambda effects: searched(effects, 0))
+    gaps.fill(open_)
+    forms = [Searches(effects, open_, required, seed, on_search) for effects in (gaps.effects, gaps.strongest())]
+    first, further = in_better_form(forms)
     if not _are_effects(gaps, first):
         return None
-    searches = [first, *(searched(first.effects, k) for k in range(1, SEARCHES))]
+    searches = [first, *(further(k) for k in range(1, SEARCHES))]
     result = np.mean([_told_by(search) for search in searches], axis=0)
     seen, pair = gaps.seen.astype(np.float32), result + result.T
     unknown = (seen.T @ seen < ROWS_OF_A_PARENT) & (pair == 0)
@@ -100,10 +113,35 @@ def probabilities(values: FloatArray, prior: FloatArray, seed: int) -> FloatArra
     return np.where(required, 1.0, np.where(required.T | (prior == 0), 0.0, result))
 
 
-def in_better_form(gaps: Gaps, searched: Callable[[Sequence[Effect]], OrderSearch]) -> OrderSearch:
-    """Any of the causes may bring an effect about, or the strongest that is present decides: as the rows have it."""
-    forms: tuple[Sequence[Effect], ...] = gaps.effects, gaps.strongest()
-    return min((searched(effects) for effects in forms), key=lambda search: float(search.loss.sum()))
+class Searches:
+    """From orders that differ by chance, of effects of one form."""
+
+    def __init__(
+        self,
+        effects: Sequence[Effect],
+        open_: BoolArray,
+        required: BoolArray,
+        seed: int = 0,
+        on_search: Callable[[], None] = lambda: None,
+    ) -> None:
+        self.effects, self.open_, self.required, self.seed, self.on_search = effects, open_, required, seed, on_search
+        self.worth = worth_of_all(effects, open_).sum(1)  # (M,) of each column as a cause
+
+    def __call__(self, k: int) -> OrderSearch:
+        rng = np.random.default_rng([self.seed, k])
+        priority = self.worth * np.exp(APART * rng.standard_normal(len(self.worth)))
+        search = OrderSearch(self.effects, self.open_, self.required, priority)
+        search.run(rng)
+        self.on_search()
+        return search
+
+
+def in_better_form(forms: Sequence[Searches]) -> tuple[OrderSearch, Searches]:
+    """Any of the causes may bring an effect about, or the strongest that is present decides: as the rows have it.
+
+    The first search of the better form, and its others.
+    """
+    return min(((searches(0), searches) for searches in forms), key=lambda found: float(found[0].loss.sum()))
 
 
 def _told_by(search: OrderSearch) -> FloatArray:
@@ -143,11 +181,10 @@ class Gaps:
             for column, instead in zip(self.values.T, self.instead, strict=True)
         ]
 
-    def fill(self, open_: BoolArray) -> FloatArray:
-        """What each column is worth as a cause of each other, (M, M), once nothing changes much."""
-        worth = worth_of_all(self.effects, open_)
+    def fill(self, open_: BoolArray) -> None:
+        """By columns that are worth something as causes of each other; again, once more is known of those."""
         for _ in range(0 if self.seen.all() else FILLINGS):
-            leak, weights = self._weights(worth)
+            leak, weights = self._weights(worth_of_all(self.effects, open_))
             before, hazard = self.filled, leak + self.filled @ weights  # (N, M)
             self.filled = self._filled(hazard, np.arange(len(weights)))
             for j, of_j in enumerate(weights):
@@ -155,8 +192,6 @@ class Gaps:
                 without = self._filled(hazard[:, told] - np.outer(before[:, j], of_j[told]), told)
                 self.instead[j] = dict(zip(told.tolist(), without.T, strict=True))
             self.effects = self._noisy_ors()
-            worth = worth_of_all(self.effects, open_)
-        return worth
 
     def _weights(self, worth: FloatArray) -> tuple[FloatArray, FloatArray]:
         """(M,) leaks and (M, M) weights of each column as a cause of each other, given all others."""

@@ -150,6 +150,7 @@ class VISL(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         *,
         on_epoch: Callable[[dict[str, float]], None],
         on_start: Callable[[], None] = lambda: None,
+        on_search: Callable[[int, int], None] = lambda done, of: None,
         should_stop: Callable[[TrainingState], bool] = lambda state: False,
         keep: Callable[[Callable[[], TrainingState]], None] = lambda snapshot: None,
         checkpoint: str | Path | None = None,
@@ -159,7 +160,7 @@ class VISL(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         """As `fit`; reports each epoch, can be stopped (`Interrupted`), and goes on from a checkpoint.
 
         on_start: called when the table is understood and training begins. set_aside: columns that the caller left out.
-        engine: other processes that fit the same model. keep: see `train`.
+        engine: other processes that fit the same model. on_search, keep: see `train`.
         """
         before, engine = dict(self.__dict__), engine or Alone()
         try:
@@ -171,8 +172,8 @@ class VISL(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
             seeds = member_seeds(self.seed_, self.model_.n_members)
             begun = time.monotonic()
             history = train(
-                self.model_, data, seeds=seeds, state=state, on_epoch=on_epoch, should_stop=should_stop, keep=keep,
-                engine=engine,
+                self.model_, data, seeds=seeds, state=state, on_search=on_search, on_epoch=on_epoch,
+                should_stop=should_stop, keep=keep, engine=engine,
             )  # fmt: skip
             self.training_seconds_ = time.monotonic() - begun  # of this process, from the table's understanding on
             self._find_after_training(data, engine)

@@ -6,8 +6,10 @@ import hashlib
 import math
 import os
 from collections import ChainMap
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from itertools import count
 
 import numpy as np
 import torch
@@ -43,12 +45,22 @@ BoolArray = NDArray[np.bool_]
 FloatArray = NDArray[np.float64]
 
 
-def fit_graph(model: VislModel, data: TrainingData, seeds: Sequence[int], engine: Engine) -> None:
-    """Decide all edge probabilities, on the largest part of the data, by the first process that has it."""
+def fit_graph(
+    model: VislModel,
+    data: TrainingData,
+    seeds: Sequence[int],
+    engine: Engine,
+    on_search: Callable[[int, int], None] = lambda done, of: None,
+) -> None:
+    """Decide all edge probabilities, on the largest part of the data, by the first process that has it.
+
+    on_search: told how many of the searches are done
+    """
     assert isinstance(model.edges, DecidedPosterior)
     largest, found = int(np.argmax(data.sizes)), None
     if largest in data.parts:
-        found = _of_members([_Member(model, data, k, seed, largest) for k, seed in enumerate(seeds)], model)
+        members = [_Member(model, data, k, seed, largest) for k, seed in enumerate(seeds)]
+        found = _of_members(members, model, on_search)
     everywhere = engine.gather(found)
     probabilities = torch.tensor(next(p for p in everywhere if p is not None), dtype=model.edges.decided.dtype)
     model.edges.decided.copy_(probabilities)
@@ -67,21 +79,34 @@ class _Member:
         self.seed = seed
 
 
-def _of_members(members: Sequence[_Member], model: VislModel) -> list[list[list[float]]]:
+def _of_members(
+    members: Sequence[_Member], model: VislModel, on_search: Callable[[int, int], None]
+) -> list[list[list[float]]]:
     """Every member's probabilities. Those that see the same rows share their fits, one after the other; the others are
     judged side by side, on the CPU."""
     alike: dict[bytes, list[int]] = {}
     for k, member in enumerate(members):
         alike.setdefault(hashlib.sha256(member.values.tobytes()).digest(), []).append(k)
 
+    done = count(1)
+
+    def one_more(of: int) -> None:
+        on_search(next(done), of)
+
     def of_all(these: Sequence[int]) -> dict[int, list[list[float]]]:
-        fits = GroupFits(members[these[0]].values, model.schema)
-        return {k: _Judge(members[k], fits).probabilities().tolist() for k in these}
+        fits, found = GroupFits(members[these[0]].values, model.schema), {}
+        for k in these:
+            judge = _Judge(members[k], fits)
+            of_all_members = len(members) * judge.n_searches
+            found[k] = judge.probabilities(partial(one_more, of_all_members)).tolist()
+        return found
 
     n_threads = min(MOST_THREADS, os.cpu_count() or 1, len(alike))
-    # Threads of a matrix product in every thread would only get in each other's way.
-    with ThreadPoolExecutor(n_threads) as pool, threadpool_limits(1 if n_threads > 1 else None):
-        found = dict(ChainMap(*pool.map(of_all, alike.values())))
+    if n_threads == 1:  # which an interrupt ends at once
+        found = dict(ChainMap(*map(of_all, alike.values())))
+    else:  # threads of a matrix product in every thread would only get in each other's way
+        with ThreadPoolExecutor(n_threads) as pool, threadpool_limits(1):
+            found = dict(ChainMap(*pool.map(of_all, alike.values())))
     return [found[k] for k in range(len(members))]
 
 
@@ -101,10 +126,15 @@ class _Judge:
         n_replicates = REPLICATES if self.searched else REPLICATES_OF_WIDE
         self.chances = [Chance.draw(len(seen), n_groups, rng) for _ in range(n_replicates)]
 
-    def probabilities(self) -> FloatArray:
-        """(M, M)"""
+    @property
+    def n_searches(self) -> int:
+        return 1 + len(self.chances)
+
+    def probabilities(self, on_search: Callable[[], None]) -> FloatArray:
+        """(M, M); on_search: told after each"""
         graph, climb = self._best()
-        shared = self._shared_out(graph, climb) if self.learned.any() else np.zeros(graph.shape)
+        on_search()
+        shared = self._shared_out(graph, climb, on_search) if self.learned.any() else np.zeros(graph.shape)
         return np.where(self.required, 1.0, shared)
 
     def _best(self) -> tuple[BoolArray, GraphClimb]:
@@ -127,11 +157,14 @@ class _Judge:
             graph = nearby.climbed(graph)
         return graph, nearby
 
-    def _shared_out(self, graph: BoolArray, climb: GraphClimb) -> FloatArray:
+    def _shared_out(self, graph: BoolArray, climb: GraphClimb, on_search: Callable[[], None]) -> FloatArray:
         """A pair is joined as probably as its edge is worth something, and in as large a share of the replicates at
         most; each direction has its part of them.  (M, M)"""
         again = climb.climbed if self.fits.tabulated else climb.resampled
-        share = np.mean([self._told(again(graph, chance)) for chance in self.chances], axis=0)
+        share = np.zeros(graph.shape)
+        for chance in self.chances:
+            share += self._told(again(graph, chance)) / len(self.chances)
+            on_search()
         share += LIKELIER * (graph * share.T - graph.T * share)
         joined, joins, n = share + share.T, graph | graph.T, len(self.chances)
         worth = self._worth_something(graph)

@@ -58,6 +58,7 @@ def train(
     *,
     seeds: Sequence[int],
     state: TrainingState | None = None,
+    on_search: Callable[[int, int], None] = lambda done, of: None,
     on_epoch: Callable[[dict[str, float]], None] = lambda record: None,
     should_stop: Callable[[TrainingState], bool] = lambda state: False,
     keep: Callable[[Callable[[], TrainingState]], None] = lambda snapshot: None,
@@ -65,13 +66,14 @@ def train(
 ) -> list[dict[str, float]]:
     """Train the model in place and return its history: one record of every loss term for each epoch.
 
-    seeds: one for each member. `should_stop` is asked after every step; True ends in `Interrupted`, whose state, with
-    the model's tensors, goes on to exactly where an uninterrupted run would have ended. `keep` is called after every
-    step and may take a snapshot of that state, against the worst.
+    seeds: one for each member. `on_search` is told how many searches of the graph are done, if fits find it.
+    `should_stop` is asked after every step; True ends in `Interrupted`, whose state, with the model's tensors, goes on
+    to exactly where an uninterrupted run would have ended. `keep` is called after every step and may take a snapshot of
+    that state, against the worst.
     """
     data = TrainingData([data]) if isinstance(data, Table) else data
     state = state or TrainingState()
-    run = _Run(model, data, seeds, state, engine or Alone())
+    run = _Run(model, data, seeds, state, engine or Alone(), on_search)
     with run.surroundings():
         while state.epoch < model.epochs:
             run.start_phase_if_due()
@@ -82,12 +84,18 @@ def train(
 
 class _Run:
     def __init__(
-        self, model: VislModel, data: TrainingData, seeds: Sequence[int], state: TrainingState, engine: Engine
+        self,
+        model: VislModel,
+        data: TrainingData,
+        seeds: Sequence[int],
+        state: TrainingState,
+        engine: Engine,
+        on_search: Callable[[int, int], None],
     ) -> None:
         if len(seeds) != model.n_members:
             raise AssertionError(f"{len(seeds)} seeds for {model.n_members} members")
         self.model, self.data, self.seeds, self.state, self.engine = model, data, seeds, state, engine
-        self.config, self.phases = model.config, model.phases
+        self.config, self.phases, self.on_search = model.config, model.phases, on_search
         self.device = model.noise_variance.device
         self.cells = CellStore(data, model.schema, model.n_members, self.device)
         on_device = self.device.type == "cuda" and has_triton() and engine.records and len(data.parts) == 1
@@ -142,8 +150,8 @@ class _Run:
         """Where no network is needed for it."""
         if not self.model.fitted or not bool(self.model.edges.learned.any()):
             return
-        if not find_causes(self.model, self.data, self.seeds, self.engine):
-            fit_graph(self.model, self.data, self.seeds, self.engine)
+        if not find_causes(self.model, self.data, self.seeds, self.engine, self.on_search):
+            fit_graph(self.model, self.data, self.seeds, self.engine, self.on_search)
 
     def _rows_for_guess(self) -> Tensor | None:
         """What linear guesses of the training rows need; they are fitted first, if that is due."""

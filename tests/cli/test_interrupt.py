@@ -130,6 +130,16 @@ def test_second_signal_aborts_at_once(run, mixed_path, tmp_path, monkeypatch):
     assert not list(tmp_path.iterdir())
 
 
+def test_signal_in_the_search_of_the_graph_ends_it_at_once(run, mixed_path, tmp_path, monkeypatch):
+    from visl.fitted_graph import _Judge
+
+    monkeypatch.setattr(_Judge, "_shared_out", lambda *arguments: signal.raise_signal(signal.SIGTERM))
+    result = run(*_fit(mixed_path, tmp_path / "m"))
+    assert result.exit_code == 143
+    assert "Error: interrupted; nothing was written" in result.stderr
+    assert not list(tmp_path.iterdir())
+
+
 def test_signal_outside_training_leaves_nothing(run, model, mixed_path, tmp_path, monkeypatch):
     from visl.cli import filling
 
@@ -142,7 +152,7 @@ def test_signal_from_outside(mixed_path, tmp_path):
     command = [sys.executable, "-m", "visl", *_fit(mixed_path, tmp_path / "m"), "--epochs", "100000"]
     process = subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True)
     try:
-        while "Every column is a node" not in process.stderr.readline():
+        while "Found the graph" not in process.stderr.readline():
             assert process.poll() is None
         time.sleep(0.5)
         process.send_signal(signal.SIGINT)

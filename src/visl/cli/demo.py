@@ -51,6 +51,7 @@ def demo(
             model._fit(
                 data.shown,
                 on_start=lambda: progress.start(len(data.shown), config.batch_size, model.model_.epochs),
+                on_search=progress.on_search,
                 on_epoch=progress.on_epoch,
                 should_stop=progress.on_step,
                 set_aside=["student"],

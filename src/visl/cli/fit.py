@@ -204,10 +204,14 @@ def _fit(
 
     def on_start() -> None:
         show(model)
-        signals.worth_keeping = True
         progress.start(model.n_rows_, config.batch_rows(model.n_rows_), model.model_.epochs)
 
+    def on_search(done: int, of: int) -> None:
+        progress.on_search(done, of)
+        signals.worth_keeping = done == of
+
     def should_stop(state: TrainingState) -> bool:
+        signals.worth_keeping = True
         return progress.on_step(state) or signals.received is not None
 
     kept_at = time.monotonic()
@@ -223,6 +227,7 @@ def _fit(
             return model._fit(
                 X,
                 on_start=on_start,
+                on_search=on_search,
                 on_epoch=progress.on_epoch,
                 should_stop=should_stop,
                 checkpoint=checkpoint if resume else None,

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from visl.training import TrainingState
 
 LINES_WITHOUT_TERMINAL = 10
-SECONDS_BETWEEN_UPDATES = 0.1
+SECONDS_BETWEEN_UPDATES, SECONDS_BETWEEN_LINES = 0.1, 5.0
 
 
 class StopSignals:
@@ -45,7 +45,8 @@ class StopSignals:
 
 
 class TrainingProgress:
-    """A bar in a terminal, and about ten lines anywhere else: stage, epoch, loss, time left."""
+    """A bar in a terminal, and some lines anywhere else: how far the search of the graph is, where fits find it; then
+    stage, epoch, loss, time left."""
 
     def __init__(self, talk: Talk, epochs: int) -> None:
         self.talk, self.epochs = talk, epochs
@@ -54,10 +55,9 @@ class TrainingProgress:
         self._first: int | None = None  # epoch that this run started with
         self._next_update = 0.0
         self._bar = Progress(
-            TextColumn("Stage {task.fields[stage]} of 2"),
+            TextColumn("{task.description}"),
             BarColumn(),
-            TextColumn("epoch {task.fields[epoch]}/{task.fields[epochs]}"),
-            TextColumn("loss {task.fields[loss]}"),
+            TextColumn("{task.fields[place]}"),
             TimeElapsedColumn(),
             TextColumn("left"),
             TimeRemainingColumn(),
@@ -65,7 +65,9 @@ class TrainingProgress:
             disable=talk.quiet or not talk.stderr.is_terminal,
             transient=True,
         )
-        self._task = self._bar.add_task("", total=epochs, stage=1, epoch=0, epochs=epochs, loss="...")
+        self._task = self._bar.add_task("", total=epochs, place="")
+        self._loss = "..."
+        self._said = self._started  # when the last line was
 
     @contextmanager
     def __call__(self) -> Iterator[TrainingProgress]:
@@ -73,11 +75,24 @@ class TrainingProgress:
             yield self
 
     def start(self, n_rows: int, batch_size: int, epochs: int) -> None:
-        """Training starts now: neither the bar nor the time left counts what came before."""
+        """The table is understood: neither the bar nor the time left counts what came before."""
         self.epochs = epochs
         self.steps = -(-n_rows // batch_size)
-        self._started = time.monotonic()
-        self._bar.reset(self._task, total=epochs, epochs=epochs)
+        self._started = self._said = time.monotonic()
+        self._bar.reset(self._task, total=epochs)
+
+    def on_search(self, done: int, of: int) -> None:
+        now = time.monotonic()
+        if done == of:
+            self.talk.note(f"Found the graph in {duration(now - self._started)}.")
+            self._started = now  # the time left is that of the epochs
+            self._bar.reset(self._task, total=self.epochs)
+            return
+        place = f"search {done}/{of}"
+        self._bar.update(self._task, description="Finding the graph", total=of, completed=done, place=place)
+        if self._bar.disable and not self.talk.quiet and now - self._said > SECONDS_BETWEEN_LINES:
+            self._said = now
+            self.talk.note(f"finding the graph, {done} of {of} searches done")
 
     def on_step(self, state: TrainingState) -> bool:
         """False: nothing to stop for, as `should_stop` says it."""
@@ -85,16 +100,19 @@ class TrainingProgress:
         if now >= self._next_update:
             self._next_update = now + SECONDS_BETWEEN_UPDATES
             done = state.epoch + state.step / self.steps
-            self._bar.update(self._task, completed=done, epoch=min(state.epoch + 1, self.epochs))
+            self._bar.update(self._task, completed=done, place=self._place(min(state.epoch + 1, self.epochs)))
         return False
 
+    def _place(self, epoch: int) -> str:
+        return f"epoch {epoch}/{self.epochs} loss {self._loss}"
+
     def on_epoch(self, record: dict[str, float]) -> None:
-        epoch, stage, loss = int(record["epoch"]), int(record["stage"]), f"{record['loss']:.4g}"
-        self._bar.update(self._task, completed=epoch, stage=stage, epoch=epoch, loss=loss)
+        epoch, stage, self._loss = int(record["epoch"]), int(record["stage"]), f"{record['loss']:.4g}"
+        self._bar.update(self._task, description=f"Stage {stage} of 2", completed=epoch, place=self._place(epoch))
         if self._first is None:
             self._first = epoch - 1
         every = max(1, self.epochs // LINES_WITHOUT_TERMINAL)
         if self._bar.disable and not self.talk.quiet and epoch % every == 0:
             spent = time.monotonic() - self._started
             left = duration(spent / (epoch - self._first) * (self.epochs - epoch))
-            self.talk.note(f"stage {stage} of 2, epoch {epoch} of {self.epochs}, loss {loss}, about {left} left")
+            self.talk.note(f"stage {stage} of 2, epoch {epoch} of {self.epochs}, loss {self._loss}, about {left} left")
