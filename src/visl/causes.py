@@ -34,9 +34,9 @@ FILLINGS = 2  # times that gaps are filled anew
 SEARCHES = 8  # from orders that differ by chance ...
 APART = 0.3  # ... in the logarithm of what columns are worth as causes
 N_SEARCHES = SEARCHES + 1  # since the first is made in both forms
-# An edge that a search finds has the probability sigmoid(w / UNIT), if it is worth w nats beyond its cost. Its direction
-# has the share sigmoid(t / UNIT) of it, if t nats are lost when it is turned.
-UNIT = 1.5
+# An edge that a search finds has the probability sigmoid((w - JUST) / UNIT), if it is worth w nats beyond its cost. Its
+# direction has the share sigmoid(t / UNIT) of it, if t nats are lost when it is turned.
+JUST, UNIT = 1.0, 1.5
 UNFOUND = 0.02  # of its prior probability is left to an edge that no search finds
 
 FloatArray = NDArray[np.float64]
@@ -146,7 +146,7 @@ def in_better_form(forms: Sequence[Searches]) -> tuple[OrderSearch, Searches]:
 
 def _told_by(search: OrderSearch) -> FloatArray:
     """(M, M) probabilities of what it found"""
-    exists = search.graph() * _sigmoid(search.worth() / UNIT)
+    exists = search.graph() * _sigmoid((search.worth() - JUST) / UNIT)
     as_found = _sigmoid(search.lost_if_turned() / UNIT)
     return exists * as_found + (exists * (1 - as_found)).T
 
