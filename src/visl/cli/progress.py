@@ -65,7 +65,7 @@ class TrainingProgress:
             disable=talk.quiet or not talk.stderr.is_terminal,
             transient=True,
         )
-        self._task = self._bar.add_task("", total=epochs, place="")
+        self._task = self._bar.add_task("Starting", total=epochs, place="")
         self._loss = "..."
         self._said = self._started  # when the last line was
 
