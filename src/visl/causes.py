@@ -30,6 +30,7 @@ COMMONEST = 0.4  # share of the cells that are present, above which columns have
 CLEARLY, LEAST_TOGETHER = 4.0, 1.0
 MOST_AGAINST = 0.01  # of the pairs that clearly go together, in the other way
 LARGEST_HAZARD = 20.0
+IMPOSSIBLE = 1e-12
 FILLINGS = 2  # times that gaps are filled anew
 SEARCHES = 8  # from orders that differ by chance ...
 APART = 0.3  # ... in the logarithm of what columns are worth as causes
@@ -240,7 +241,7 @@ def _are_effects(gaps: Gaps, search: OrderSearch) -> bool:
         X = np.concatenate([np.ones((len(values), 1)), values], axis=1)
         penalty = RIDGE * np.eye(X.shape[1])
         by_logits = max(float(log_prob_of_others(X, level, 2, s * penalty).sum()) for s in SMOOTHNESS)
-        present = search.effects[j].present_given(causes, values)
+        present = search.effects[j].present_given(causes, values).clip(IMPOSSIBLE, 1 - IMPOSSIBLE)
         by_causes = float(np.log(np.where(level == 1, present, 1 - present)).sum())
         # Each weight seems worth a nat more in the rows that it is fitted to.
         better += by_causes - X.shape[1] * whole.sum() / gaps.seen[:, j].sum() - by_logits
