@@ -341,3 +341,13 @@ def test_of_many_rows_each_member_draws_its_own(monkeypatch):
 def test_changed_config_is_refused_with_the_remedy():
     with pytest.raises(InputError, match="structure is 'causal': use one of 'auto', 'latent'$"):
         dataclasses.replace(model_of().config, structure="causal")
+
+
+def test_searches_of_the_graph_are_counted():
+    """The first and its replicates, of both members."""
+    told = []
+    frame = pd.DataFrame(np.random.default_rng(0).normal(size=(120, 3)), columns=list("abc"))
+    model = VISL(latent_dim=2, epochs=3, n_draws=2, n_members=2, random_state=0)
+    model._fit(frame, on_epoch=lambda record: None, on_search=lambda done, of: told.append((done, of)))
+    n_searches = 2 * (1 + REPLICATES)
+    assert told == [(done, n_searches) for done in range(1, n_searches + 1)]
