@@ -179,6 +179,13 @@ def test_relations_of_five_runs():
     assert listed[2:] == [["a (A, x)", "b (A, x)", ".800", "2"], ["b (A, x)", "c (C, z)", ".200", "1"]]
 
 
+def test_the_limit_that_a_picture_shows_is_that_of_cells_that_were_over_it():
+    over, quick = {"status": "over the limit", "limit_s": 600.0, "seconds": 600.0}, {"status": "done", "seconds": 500.0}
+    assert scaling.limit_of([over, {**quick, "limit_s": 1800.0}]) == 600
+    assert scaling.limit_of([over, {**quick, "limit_s": 1800.0, "seconds": 700.0}]) == 1800
+    assert scaling.limit_of([{**quick, "limit_s": 1800.0}]) == 1800
+
+
 def test_running_times():
     rows = [
         row("GES", "4 variables, seed 0", label="4", size=4, seconds=60.0, shd=1),
