@@ -1,4 +1,5 @@
-"""How wide continuous draws are, set after training by cells of the training rows that are hidden and predicted."""
+"""How wide continuous draws are, and how sure levels: set after training by cells of the training rows that are hidden
+and predicted."""
 
 from __future__ import annotations
 
@@ -8,6 +9,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from visl.held_back import is_held_back
 from visl.inference import AskedCells, Imputer
 from visl.measures import inside_shares, tie_bounds
 from visl.model import VislModel
@@ -28,6 +30,8 @@ CELLS_OF_ALL = 200
 # Networks have learned from the hidden cells, and know them the better the fewer rows and the more columns there are.
 # With so many values of a column for each column half of a narrowing (of its logarithm) is made; with more, more of it.
 VALUES_FOR_HALF = 15
+TEMPERATURES = np.geomspace(0.5, 4.0, 43)
+SPREAD = 0.3  # of a temperature's logarithm, before any cell is looked at
 
 
 @dataclass(frozen=True)
@@ -54,6 +58,25 @@ def calibrate(model: VislModel, table: Table, *, seed: int) -> None:
     else:
         model.deviation_scale.fill_(1.0)
         model.deviation_scale.copy_(torch.from_numpy(_deviation_scale(model, hidden, is_number, seed)))
+
+
+def set_temperature(model: VislModel, table: Table, *, seed: int) -> None:
+    """What logarithms of levels' probabilities are divided by: with it the levels that were held back are likeliest.
+
+    For all members together, since it is their mean that is told. Gaps that fits draw anew are left as they are.
+    """
+    model.level_temperature.fill_(1.0)
+    held = is_held_back(model, table)
+    if model.polishes or not held.any():
+        return
+    rows = np.unique(table.row_of_cell[held])
+    of_rows = np.isin(table.row_of_cell, rows)
+    table, held = table.take_rows(rows), held[of_rows]
+    asked = AskedCells(table.row_of_cell[held], table.columns[held].astype(np.int64))
+    imputer = Imputer(model, n_draws=draws_of_mixtures(model), seed=seed)
+    log_prob = imputer.log_prob_of_levels(table.keep_cells(~held), asked, table.values[held], TEMPERATURES.tolist())
+    score = log_prob.sum(0) - 0.5 * (np.log(TEMPERATURES) / SPREAD) ** 2
+    model.level_temperature.fill_(float(TEMPERATURES[score.argmax()]))
 
 
 def hide(table: Table, seed: int, n_rows: int = ROWS) -> HiddenCells:
@@ -100,7 +123,7 @@ def _deviation_scale(
     """
     column = hidden.asked.column
     low, high = _bounds(hidden, is_number)
-    imputer = Imputer(model, n_draws=max(DRAWS_OF_MIXTURES, DRAWS_OF_A_MEMBER * model.n_members), seed=seed)
+    imputer = Imputer(model, n_draws=draws_of_mixtures(model), seed=seed)
     below, up_to = (imputer.cdf(hidden.shown, hidden.asked, ends, list(FACTORS)) for ends in (low, high))
     inside = np.where(is_number[column][:, None], inside_shares(below, up_to, LEVEL), 0.0)  # (cells, factors)
     overall = _log_factor(inside[is_number[column]].mean(0))
@@ -108,6 +131,10 @@ def _deviation_scale(
     own = [_log_factor(inside[column == j].mean(0)) if counts[j] else overall for j in range(len(is_number))]
     shrunk = (counts * own + CELLS_OF_ALL * overall) / (counts + CELLS_OF_ALL)
     return np.where(is_number, np.exp(np.where(shrunk < 0, hidden.trust * shrunk, shrunk)), 1.0)
+
+
+def draws_of_mixtures(model: VislModel) -> int:
+    return max(DRAWS_OF_MIXTURES, DRAWS_OF_A_MEMBER * model.n_members)
 
 
 def _bounds(hidden: HiddenCells, is_number: NDArray[np.bool_]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:

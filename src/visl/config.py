@@ -124,6 +124,8 @@ class Config:
     # Passes over the gaps of a row in which each is drawn anew given all others, by exact fits of the graph (ours),
     # where hidden cells show that this is better; 0: networks alone fill gaps.
     polishing_sweeps: int = 60
+    # Share of the levels, but not many, that networks never see: they tell how sure predicted levels may be (ours).
+    hold_back: float = 0.05
     # Spread of continuous draws from hidden cells (ours): their residuals where a value is a single Gaussian, else
     # continuous_variance; how many of them lie in their intervals where it is a mixture.
     calibrate_noise: bool = True
@@ -140,7 +142,7 @@ class Config:
             "kl_latent_weight", "kl_edges_weight", "acyclicity_weight", "acyclicity_start_epoch", "weight_decay",
         ):  # fmt: skip
             _check_number(name, getattr(self, name), least=0.0)
-        for name in ("acyclicity_ramp", "edge_prior", "absent_below", "unjoined_weight"):
+        for name in ("acyclicity_ramp", "edge_prior", "absent_below", "unjoined_weight", "hold_back"):
             _check_number(name, getattr(self, name), least=0.0, most=1.0)
         for name in ("n_knots", "polishing_sweeps"):
             if getattr(self, name):
@@ -253,6 +255,7 @@ _PAPER = Config(
     kl_latent_weight=0.001,
     n_knots=0,
     polishing_sweeps=0,
+    hold_back=0.0,
     mixture_components=1,
     decay_learning_rates=False,
     keep_own=False,

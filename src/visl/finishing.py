@@ -1,4 +1,5 @@
-"""What is found after training, by observed cells that are hidden again: how wide draws are, and who draws them."""
+"""What is found after training, by observed cells that are hidden again: how wide draws are, who draws them, and how
+sure levels are."""
 
 from __future__ import annotations
 
@@ -8,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from visl.calibration import HiddenCells, calibrate, hide
+from visl.calibration import HiddenCells, calibrate, hide, set_temperature
 from visl.conditional_fit import fit_conditionals
 from visl.inference import Imputer
 from visl.model import VislModel
@@ -32,12 +33,13 @@ def finish(model: VislModel, table: Table, *, seed: int) -> None:
         # Networks have learned from these cells more closely than a few curves can: that is in their favour.
         better = polished.log_prob > by_networks.log_prob and polished.error <= AS_GOOD * by_networks.error
         model.conditionals.trusted.fill_(better)
+    set_temperature(model, table, seed=seed)
 
 
 def found_after_training(model: VislModel) -> list[Tensor]:
     """What `finish` sets, in place."""
     of_conditionals = [] if model.conditionals is None else list(model.conditionals.buffers())
-    return [model.noise_variance, model.deviation_scale, *of_conditionals]
+    return [model.noise_variance, model.deviation_scale, model.level_temperature, *of_conditionals]
 
 
 class Scores(NamedTuple):

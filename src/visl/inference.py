@@ -146,7 +146,7 @@ def _pooled(outputs: Sequence[KindOutput], members: Sequence[VislModel], order: 
     """The same cells' read-outs by every member. order: (S,), where each draw is in them one after the other"""
     first = outputs[0]
     if first.likelihood.discrete:
-        logs = torch.cat([output.likelihood.log_probabilities(output.units, output.column) for output in outputs])
+        logs = torch.cat([member.log_levels(output) for output, member in zip(outputs, members, strict=True)])
         return Drawn(first.kind, first.cells, first.column, logs[order], None)
     of_members = [
         (*m.components(o), m.noise_variance[0, first.column].expand(o.units.shape[:2]))
@@ -219,6 +219,22 @@ class Imputer:
             return output.log_prob(value).logsumexp(0) - np.log(n_distributions)
 
         return self._collect(table, asked, at_truth)
+
+    def log_prob_of_levels(
+        self, table: Table, asked: AskedCells, values: NDArray[np.float32], temperatures: Sequence[float]
+    ) -> NDArray[np.float32]:
+        """(cells, temperatures): as `log_prob`, had logarithms been divided by each; 0 for continuous cells."""
+        truth = torch.from_numpy(values)
+
+        def at_truth(output: Drawn, chunk: slice) -> Tensor:
+            if output.log_levels is None:
+                return torch.zeros(len(output.cells), len(temperatures))
+            logs, n_draws = output.log_levels, len(output.log_levels)
+            index = truth[chunk].to(self.device)[output.cells].long().expand(n_draws, -1)[..., None]
+            divided = ((logs / t).log_softmax(-1).gather(-1, index).squeeze(-1).logsumexp(0) for t in temperatures)
+            return torch.stack(list(divided), -1) - math.log(n_draws)
+
+        return self._collect(table, asked, at_truth, width=(len(temperatures),))
 
     def quantile(self, table: Table, asked: AskedCells, share: float) -> NDArray[np.float32]:
         """(cells,) the value below which this share lies; NaN for categorical cells, whose levels have no order."""

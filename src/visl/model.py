@@ -72,6 +72,7 @@ class VislModel(nn.Module):
     spread: Tensor  # (K, D) ... and this
     deviation_scale: Tensor  # (K, D) what deviations of mixtures are multiplied by: see `calibration`
     noise_variance: Tensor  # (K, D) of continuous draws, scaled values, beyond that of their components
+    level_temperature: Tensor  # (K,) what logarithms of levels' probabilities are divided by: see `calibration`
 
     def __init__(
         self, schema: Schema, configs: Config | Sequence[Config], prior: Tensor, rngs: torch.Generator | Generators
@@ -125,6 +126,7 @@ class VislModel(nn.Module):
         self.register_buffer("spread", torch.ones(K, D))
         self.register_buffer("deviation_scale", torch.ones(K, D))
         self.register_buffer("noise_variance", torch.full((K, D), noise))
+        self.register_buffer("level_temperature", torch.ones(K))
 
     @property
     def n_members(self) -> int:
@@ -219,6 +221,11 @@ class VislModel(nn.Module):
         of_columns = (self.centre, self.spread, self.deviation_scale)
         centre, spread, scale = (x.flatten()[output.column][:, None] for x in of_columns)
         return log_weight, centre + spread * mean, (spread * scale).square() * variance
+
+    def log_levels(self, output: KindOutput) -> Tensor:
+        """Log-probabilities of discrete read-outs, (S, cells, levels), of a model of one member."""
+        logs = output.likelihood.log_probabilities(output.units, output.column)
+        return (logs / self.level_temperature).log_softmax(-1)
 
     def graph_terms(self, edges: Tensor) -> GraphTerms:
         """edges: (K, M, M), a sample"""

@@ -21,8 +21,8 @@ from visl.schema import Schema
 from visl.training import TrainingState
 
 # 1: without members; 2: without equations; 3: not standardised; 4: tails as they are; 5: deviations as they are;
-# 6: without linear guesses; 7: without conditionals; 8: with networks of the graph
-FORMAT_VERSION = 9
+# 6: without linear guesses; 7: without conditionals; 8: with networks of the graph; 9: levels as sure as networks are
+FORMAT_VERSION = 10
 MODEL_FILE, WEIGHTS_FILE, TRAINING_FILE = "visl-model.json", "weights.safetensors", "training.safetensors"
 
 

@@ -17,6 +17,7 @@ from visl.causes import find_causes
 from visl.config import IMPUTE, Config, Phase
 from visl.errors import InputError
 from visl.fitted_graph import fit_graph
+from visl.held_back import seen_by_networks
 from visl.linear_fit import LinearFit
 from visl.model import LossWeights, VislModel
 from visl.nets.kernels import has_triton
@@ -94,7 +95,8 @@ class _Run:
     ) -> None:
         if len(seeds) != model.n_members:
             raise AssertionError(f"{len(seeds)} seeds for {model.n_members} members")
-        self.model, self.data, self.seeds, self.state, self.engine = model, data, seeds, state, engine
+        self.model, self.whole, self.seeds, self.state, self.engine = model, data, seeds, state, engine
+        self.data = data = seen_by_networks(model, data)
         self.config, self.phases, self.on_search = model.config, model.phases, on_search
         self.device = model.noise_variance.device
         self.cells = CellStore(data, model.schema, model.n_members, self.device)
@@ -150,8 +152,8 @@ class _Run:
         """Where no network is needed for it."""
         if not self.model.fitted or not bool(self.model.edges.learned.any()):
             return
-        if not find_causes(self.model, self.data, self.seeds, self.engine, self.on_search):
-            fit_graph(self.model, self.data, self.seeds, self.engine, self.on_search)
+        if not find_causes(self.model, self.whole, self.seeds, self.engine, self.on_search):
+            fit_graph(self.model, self.whole, self.seeds, self.engine, self.on_search)
 
     def _rows_for_guess(self) -> Tensor | None:
         """What linear guesses of the training rows need; they are fitted first, if that is due."""
