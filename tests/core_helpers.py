@@ -94,6 +94,7 @@ def build_members(schema, seeds, prior=None, changes=None, **settings):
         "mixture_components": 1,
         "unjoined_weight": 0.0,
         "kl_latent_weight": 0.001,
+        "kl_imputing_weight": None,
         "epoch_steps": 1,
         "standardise": False,
         "shared_networks": True,

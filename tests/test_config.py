@@ -11,6 +11,8 @@ COMMON = {
     "edge_temperature": 0.5,
     "continuous_variance": 0.02,
     "kl_latent_weight": 0.001,
+    "kl_imputing_weight": None,
+    "hold_back": 0.0,
     "kl_edges_weight": 50.0,
     "kl_edges_over_groups": True,
     "edge_learning_rate": None,
@@ -90,6 +92,8 @@ def test_unknown_setting_is_named():
         *[(name, value) for name in ("edge_temperature", "continuous_variance") for value in (0.0, -1.0)],
         *[("learning_rate", value) for value in (0.0, float("nan"), "fast", None)],
         ("kl_latent_weight", -0.1),
+        ("kl_imputing_weight", -0.1),
+        ("hold_back", 1.1),
         ("kl_edges_weight", -0.1),
         ("acyclicity_weight", -0.1),
         ("acyclicity_start_epoch", -1),
@@ -106,6 +110,18 @@ def test_unknown_setting_is_named():
 def test_invalid_values_are_named(name, value):
     with pytest.raises(InputError, match=f"^{name} is {value!r}"):
         Config(**{name: value})
+
+
+def test_latent_vectors_have_a_weight_of_their_own_where_networks_impute():
+    """Of four epochs of the latent form the last two are stage 2."""
+    config = Config(kl_latent_weight=0.1, kl_imputing_weight=0.7, epochs=4)
+
+    def weights(config: Config, *, fitted: bool = False, has_numbers: bool = False) -> list[float]:
+        return [config.kl_latent_weight_at(epoch, fitted=fitted, has_numbers=has_numbers) for epoch in range(4)]
+
+    assert weights(config) == [0.1, 0.1, 0.7, 0.7]
+    assert weights(config, fitted=True) == weights(config, has_numbers=True) == [0.1] * 4
+    assert weights(dataclasses.replace(config, kl_imputing_weight=None)) == [0.1] * 4
 
 
 def test_values_on_the_border_are_allowed():

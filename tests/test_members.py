@@ -100,6 +100,7 @@ def test_members_with_different_settings_are_the_models_that_each_would_be_alone
         ("learning_rate", (0.01, 0.02)),
         ("edge_learning_rate", (0.1, 0.2)),
         ("kl_latent_weight", (0.001, 0.5)),
+        ("kl_imputing_weight", (None, 0.5)),
         ("kl_edges_weight", (1.0, 30.0)),
         ("acyclicity_weight", (5.0, 500.0)),
         ("edge_temperature", (0.5, 1.5)),
@@ -109,7 +110,7 @@ def test_members_with_different_settings_are_the_models_that_each_would_be_alone
 )
 def test_a_setting_of_a_member_is_its_own(setting, values):
     """Two members of one seed are the same model but for the setting; the first is as if both had its value."""
-    schema = SCHEMAS["groups"]
+    schema = group_wise([BINARY, BINARY], [(CATEGORICAL, 4), CATEGORICAL], [BINARY, ORDINAL])
     table = random_table(schema, 10, rate=0.7)
     changes = [{setting: value} for value in values]
     different, _ = trained(schema, [4, 4], table, epochs=2, changes=changes)

@@ -98,6 +98,9 @@ class Config:
 
     # -- weights of the loss, relative to the likelihood summed over rows and columns
     kl_latent_weight: float = 1e-5  # (ours; authors: 0.001)
+    # The same in stage 2 of the latent form, if there are only levels: networks learn them by heart without it (ours).
+    # None, or with numbers, which have to be told exactly, or where fits find the graph: as in stage 1.
+    kl_imputing_weight: float | None = 0.3
     kl_edges_weight: float = 1.0  # of KL(G), once for the whole table (the ELBO's own)
     kl_edges_over_groups: bool = False  # divide that weight by the number of groups (authors, with weight 50)
     acyclicity_weight: float = 5.0  # once for the whole table (ours; authors: 50)
@@ -151,6 +154,8 @@ class Config:
             raise InputError(f"structure is {self.structure!r}: use one of {', '.join(map(repr, STRUCTURES))}")
         if self.edge_learning_rate is not None:
             _check_number("edge_learning_rate", self.edge_learning_rate, above=0.0)
+        if self.kl_imputing_weight is not None:
+            _check_number("kl_imputing_weight", self.kl_imputing_weight, least=0.0)
         if self.max_drop_rate is not None:
             _check_number("max_drop_rate", self.max_drop_rate, least=0.0, most=1.0)
         if self.initial_edge_probability is not None:
@@ -194,6 +199,13 @@ class Config:
         """Rows of a batch in a table of this many."""
         return min(self.batch_size, math.ceil(n_rows / self.min_batches))
 
+    def kl_latent_weight_at(self, epoch: int, *, fitted: bool, has_numbers: bool) -> float:
+        """In this epoch of the whole run."""
+        first, _ = self.stage_epochs(fitted=False)
+        if fitted or has_numbers or epoch < first or self.kl_imputing_weight is None:
+            return self.kl_latent_weight
+        return self.kl_imputing_weight
+
     def acyclicity_weight_at(self, epoch: int, *, fitted: bool = False) -> float:
         """Weight in this epoch of the whole run, counted from 0, for the whole table."""
         if fitted:
@@ -218,6 +230,7 @@ OF_A_MEMBER = (
     "initial_edge_probability",
     "edge_temperature",
     "kl_latent_weight",
+    "kl_imputing_weight",
     "kl_edges_weight",
     "acyclicity_weight",
     "learning_rate",
@@ -253,6 +266,7 @@ _PAPER = Config(
     linear_guess=False,
     mark_observed=False,
     kl_latent_weight=0.001,
+    kl_imputing_weight=None,
     n_knots=0,
     polishing_sweeps=0,
     hold_back=0.0,

@@ -257,7 +257,10 @@ class _Run:
 
     def _set_weights(self) -> None:
         epoch, M, fitted = self.state.epoch, self.model.n_groups, self.model.fitted
-        self.weights.kl_latent.copy_(self._of_members(lambda c: c.kl_latent_weight))
+        has_numbers = bool(any(self.model.schema.has_numbers))
+        self.weights.kl_latent.copy_(
+            self._of_members(lambda c: c.kl_latent_weight_at(epoch, fitted=fitted, has_numbers=has_numbers))
+        )
         self.weights.kl_edges.copy_(
             self._of_members(lambda c: c.kl_edges_weight / (M if c.kl_edges_over_groups else 1))
         )
