@@ -110,7 +110,7 @@ def test_members_with_different_settings_are_the_models_that_each_would_be_alone
 )
 def test_a_setting_of_a_member_is_its_own(setting, values):
     """Two members of one seed are the same model but for the setting; the first is as if both had its value."""
-    schema = group_wise([BINARY, BINARY], [(CATEGORICAL, 4), CATEGORICAL], [BINARY, ORDINAL])
+    schema = group_wise([BINARY, BINARY], [CATEGORICAL]) if setting == "kl_imputing_weight" else SCHEMAS["groups"]
     table = random_table(schema, 10, rate=0.7)
     changes = [{setting: value} for value in values]
     different, _ = trained(schema, [4, 4], table, epochs=2, changes=changes)
