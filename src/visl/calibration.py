@@ -24,14 +24,13 @@ MIN_CELLS = 20  # a column with fewer hidden cells takes the residuals of all co
 MIN_NOISE_VARIANCE = 1e-6
 LEVEL = 0.9  # of the intervals that are to hold this share
 # What deviations of mixtures may be multiplied by. A column takes its own, drawn to that of all columns, which counts
-# like so many cells.
+# like so many cells; and so does a temperature of 1.
 FACTORS = np.geomspace(0.5, 2.0, 15)
 CELLS_OF_ALL = 200
 # Networks have learned from the hidden cells, and know them the better the fewer rows and the more columns there are.
 # With so many values of a column for each column half of a narrowing (of its logarithm) is made; with more, more of it.
 VALUES_FOR_HALF = 15
-TEMPERATURES = np.geomspace(0.5, 4.0, 43)
-SPREAD = 0.3  # of a temperature's logarithm, before any cell is looked at
+TEMPERATURES = np.geomspace(0.5, 4.0, 22)
 
 
 @dataclass(frozen=True)
@@ -61,7 +60,8 @@ def calibrate(model: VislModel, table: Table, *, seed: int) -> None:
 
 
 def set_temperature(model: VislModel, table: Table, *, seed: int) -> None:
-    """What logarithms of levels' probabilities are divided by: with it the levels that were held back are likeliest.
+    """What logarithms of levels' probabilities are divided by: with it the likeliest levels of the cells that were held
+    back are as probable, on average, as they are right.
 
     For all members together, since it is their mean that is told. Gaps that fits draw anew are left as they are.
     """
@@ -72,11 +72,12 @@ def set_temperature(model: VislModel, table: Table, *, seed: int) -> None:
     rows = np.unique(table.row_of_cell[held])
     of_rows = np.isin(table.row_of_cell, rows)
     table, held = table.take_rows(rows), held[of_rows]
-    asked = AskedCells(table.row_of_cell[held], table.columns[held].astype(np.int64))
+    shown, asked = table.keep_cells(~held), AskedCells(table.row_of_cell[held], table.columns[held].astype(np.int64))
     imputer = Imputer(model, n_draws=draws_of_mixtures(model), seed=seed)
-    log_prob = imputer.log_prob_of_levels(table.keep_cells(~held), asked, table.values[held], TEMPERATURES.tolist())
-    score = log_prob.sum(0) - 0.5 * (np.log(TEMPERATURES) / SPREAD) ** 2
-    model.level_temperature.fill_(float(TEMPERATURES[score.argmax()]))
+    right = (imputer.point(shown, asked) == table.values[held]).mean()
+    told = imputer.confidence(shown, asked, TEMPERATURES.tolist()).mean(0)  # falls
+    found = np.interp(-right, -told, np.log(TEMPERATURES))
+    model.level_temperature.fill_(float(np.exp(found * len(asked) / (len(asked) + CELLS_OF_ALL))))
 
 
 def hide(table: Table, seed: int, n_rows: int = ROWS) -> HiddenCells:

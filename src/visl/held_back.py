@@ -6,6 +6,7 @@ of the discrete cells is held back from them, for `calibration`.
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 import numpy as np
@@ -16,6 +17,7 @@ from visl.model import VislModel
 from visl.table import Table
 
 MOST = 2000  # cells: they tell the temperature to within a few hundredths
+OF_A_ROW = 0.1  # share of the levels of a row that has any held back: not every row has to be predicted
 
 
 def seen_by_networks(model: VislModel, data: TrainingData) -> TrainingData:
@@ -30,9 +32,13 @@ def seen_by_networks(model: VislModel, data: TrainingData) -> TrainingData:
 
 def is_held_back(model: VislModel, table: Table) -> NDArray[np.bool_]:
     """(cells,), the same whenever it is asked."""
-    has_levels = np.array([bool(column.levels) for column in model.schema.columns])
-    discrete = np.flatnonzero(has_levels[table.columns])
-    n_held = min(MOST, int(model.config.hold_back * len(discrete)))
+    has_levels = np.array([bool(column.levels) for column in model.schema.columns])[table.columns]
+    n_discrete, rng = has_levels.sum(), np.random.default_rng(0)
+    n_held = min(MOST, int(model.config.hold_back * n_discrete))
+    n_rows = min(table.n_rows, math.ceil(table.n_rows * n_held / max(1, OF_A_ROW * n_discrete)))
+    in_rows = np.zeros(table.n_rows, bool)
+    in_rows[rng.choice(table.n_rows, n_rows, replace=False)] = True
+    candidates = np.flatnonzero(has_levels & np.repeat(in_rows, np.diff(table.starts)))
     held = np.zeros(table.n_cells, bool)
-    held[discrete[np.random.default_rng(0).choice(len(discrete), n_held, replace=False)]] = True
+    held[rng.choice(candidates, min(n_held, len(candidates)), replace=False)] = True
     return held

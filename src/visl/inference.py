@@ -220,21 +220,17 @@ class Imputer:
 
         return self._collect(table, asked, at_truth)
 
-    def log_prob_of_levels(
-        self, table: Table, asked: AskedCells, values: NDArray[np.float32], temperatures: Sequence[float]
-    ) -> NDArray[np.float32]:
-        """(cells, temperatures): as `log_prob`, had logarithms been divided by each; 0 for continuous cells."""
-        truth = torch.from_numpy(values)
+    def confidence(self, table: Table, asked: AskedCells, temperatures: Sequence[float]) -> NDArray[np.float32]:
+        """(cells, temperatures) of discrete cells: the probability of the likeliest level, had logarithms been divided
+        by each of these; 0 for continuous cells."""
 
-        def at_truth(output: Drawn, chunk: slice) -> Tensor:
+        def of_likeliest(output: Drawn, chunk: slice) -> Tensor:
             if output.log_levels is None:
                 return torch.zeros(len(output.cells), len(temperatures))
-            logs, n_draws = output.log_levels, len(output.log_levels)
-            index = truth[chunk].to(self.device)[output.cells].long().expand(n_draws, -1)[..., None]
-            divided = ((logs / t).log_softmax(-1).gather(-1, index).squeeze(-1).logsumexp(0) for t in temperatures)
-            return torch.stack(list(divided), -1) - math.log(n_draws)
+            divided = ((output.log_levels / t).softmax(-1).mean(0).amax(-1) for t in temperatures)
+            return torch.stack(list(divided), -1)
 
-        return self._collect(table, asked, at_truth, width=(len(temperatures),))
+        return self._collect(table, asked, of_likeliest, width=(len(temperatures),))
 
     def quantile(self, table: Table, asked: AskedCells, share: float) -> NDArray[np.float32]:
         """(cells,) the value below which this share lies; NaN for categorical cells, whose levels have no order."""
