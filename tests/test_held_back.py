@@ -1,4 +1,4 @@
-"""Levels that networks never see in training, and how sure predicted levels are by them."""
+"""Levels that networks do not learn to fill gaps from, and how sure predicted levels are by them."""
 
 import math
 
@@ -62,16 +62,29 @@ def test_of_members_data_sets_each_lacks_cells() -> None:
 
 
 def test_networks_do_not_learn_from_what_is_held_back() -> None:
-    """Other levels there, the same networks."""
+    """Other levels there, the same networks, where no graph is learned."""
     found = []
-    table = binary_table(80, 8)
+    table = binary_table(80, 4)
     for flip in (False, True):
-        model = build_model(TWO_GROUPS, hold_back=0.1, epochs=4)
+        model = build_model(
+            variable_wise(*[BINARY] * 4), prior=torch.zeros(4, 4), structure="auto", hold_back=0.1, epochs=4
+        )
         held = is_held_back(model, table)
         values = np.where(held & flip, 1 - table.values, table.values).astype(np.float32)
         train(model, Table(table.starts, table.columns, values, table.n_columns), seeds=[0])
         found.append(torch.cat([p.detach().flatten() for p in model.parameters()]))
     torch.testing.assert_close(found[0], found[1], rtol=0, atol=0)
+
+
+def test_the_graph_is_learned_from_all_cells() -> None:
+    """Of a model that cannot move, and reads out even odds: the loss of a row counts its cells."""
+    model = build_model(TWO_GROUPS, hold_back=0.25, learning_rate=1e-30, epochs=4)
+    with torch.no_grad():
+        model.readout.unit_weight.zero_()
+        model.readout.unit_bias.zero_()
+    table = Table.from_dense(np.ones((10, 8)), np.ones((10, 8), bool))
+    cells = [record["nll"] / math.log(2) for record in train(model, table, seeds=[0])]
+    assert cells == pytest.approx([8, 8, 6, 6])
 
 
 @pytest.mark.parametrize(("odds_told", "temperature"), [(9, 2), (math.sqrt(3), 0.5), (3, 1)])

@@ -73,7 +73,8 @@ def set_temperature(model: VislModel, table: Table, *, seed: int) -> None:
     of_rows = np.isin(table.row_of_cell, rows)
     table, held = table.take_rows(rows), held[of_rows]
     shown, asked = table.keep_cells(~held), AskedCells(table.row_of_cell[held], table.columns[held].astype(np.int64))
-    imputer = Imputer(model, n_draws=draws_of_mixtures(model), seed=seed)
+    # As many draws as later: the mean of more is less sure.
+    imputer = Imputer(model, n_draws=model.config.n_draws, seed=seed)
     right = (imputer.point(shown, asked) == table.values[held]).mean()
     told = imputer.confidence(shown, asked, TEMPERATURES.tolist()).mean(0)  # falls
     found = np.interp(-right, -told, np.log(TEMPERATURES))

@@ -127,7 +127,8 @@ class Config:
     # Passes over the gaps of a row in which each is drawn anew given all others, by exact fits of the graph (ours),
     # where hidden cells show that this is better; 0: networks alone fill gaps.
     polishing_sweeps: int = 60
-    # Share of the levels, but not many, that networks never see: they tell how sure predicted levels may be (ours).
+    # Share of the levels, but not many, that networks do not see in stage 2: they tell how sure predicted levels may be
+    # (ours).
     hold_back: float = 0.05
     # Spread of continuous draws from hidden cells (ours): their residuals where a value is a single Gaussian, else
     # continuous_variance; how many of them lie in their intervals where it is a mixture.

@@ -95,11 +95,9 @@ class _Run:
     ) -> None:
         if len(seeds) != model.n_members:
             raise AssertionError(f"{len(seeds)} seeds for {model.n_members} members")
-        self.model, self.whole, self.seeds, self.state, self.engine = model, data, seeds, state, engine
-        self.data = data = seen_by_networks(model, data)
+        self.model, self.data, self.seeds, self.state, self.engine = model, data, seeds, state, engine
         self.config, self.phases, self.on_search = model.config, model.phases, on_search
         self.device = model.noise_variance.device
-        self.cells = CellStore(data, model.schema, model.n_members, self.device)
         on_device = self.device.type == "cuda" and has_triton() and engine.records and len(data.parts) == 1
         self.noise = Noise(seeds, data.parts, on_device=on_device)
         self.batch_rows = self.config.batch_rows(data.n_rows)
@@ -134,7 +132,10 @@ class _Run:
         if self.state.at_start:
             standardise(self.model, self.data, self.engine)
             self._find_graph()
-        filled = self._rows_for_guess() if self.phase.name == IMPUTE else None
+        imputing = self.phase.name == IMPUTE
+        seen = seen_by_networks(self.model, self.data) if imputing else self.data  # the graph is learned from all cells
+        self.cells = CellStore(seen, self.model.schema, self.model.n_members, self.device)
+        filled = self._rows_for_guess() if imputing else None
         self.n_steps = self.data.n_steps(self.batch_rows)
         self.n_passes = -(-self.config.epoch_steps // self.n_steps) if self.model.fitted else 1
         self.runner, self._inputs = None, {}  # and what it holds of the other processes
@@ -152,8 +153,8 @@ class _Run:
         """Where no network is needed for it."""
         if not self.model.fitted or not bool(self.model.edges.learned.any()):
             return
-        if not find_causes(self.model, self.whole, self.seeds, self.engine, self.on_search):
-            fit_graph(self.model, self.whole, self.seeds, self.engine, self.on_search)
+        if not find_causes(self.model, self.data, self.seeds, self.engine, self.on_search):
+            fit_graph(self.model, self.data, self.seeds, self.engine, self.on_search)
 
     def _rows_for_guess(self) -> Tensor | None:
         """What linear guesses of the training rows need; they are fitted first, if that is due."""
