@@ -98,11 +98,11 @@ def test_levels_become_as_sure_as_they_are_right(n_members: int, odds_told: floa
     rng = np.random.default_rng(1)
     table = Table.from_dense(rng.random((40_000, 2)) < 0.75, np.ones((40_000, 2), bool))
     set_temperature(model, table, seed=0)
-    assert model.level_temperature.tolist() == pytest.approx([temperature] * n_members, rel=0.12)
+    assert model.level_temperature.tolist() == pytest.approx([temperature] * n_members, rel=0.2)
     row = Table.from_dense(np.zeros((1, 2)), np.zeros((1, 2), bool)), AskedCells(np.array([0]), np.array([0]))
     assert Imputer(model, n_draws=4, seed=0).probabilities(*row)[0, 1] == pytest.approx(0.75, abs=0.03)
     set_temperature(model, table, seed=0)  # what was set before does not count
-    assert model.level_temperature.tolist() == pytest.approx([temperature] * n_members, rel=0.12)
+    assert model.level_temperature.tolist() == pytest.approx([temperature] * n_members, rel=0.2)
 
 
 def test_hardly_any_cells_hardly_change_it() -> None:
