@@ -116,12 +116,19 @@ def test_hardly_any_cells_hardly_change_it() -> None:
 
 
 def test_without_levels_or_held_back_cells_nothing_changes() -> None:
-    for schema, hold_back in ((variable_wise(CONTINUOUS, CONTINUOUS), 0.5), (variable_wise(BINARY, BINARY), 0.0)):
+    numbers, levels = variable_wise(CONTINUOUS, CONTINUOUS), variable_wise(BINARY, BINARY)
+    for schema, hold_back in ((numbers, 0.5), (levels, 0.0)):
         model = build_model(schema, hold_back=hold_back)
         table = binary_table(100, 2)
         assert seen_by_networks(model, TrainingData([table])).tables[0].n_cells == table.n_cells
         set_temperature(model, table, seed=0)
         assert model.level_temperature.item() == 1
+
+
+def test_without_a_second_stage_nothing_was_held_back() -> None:
+    model = build_model(TWO_GROUPS, hold_back=0.25, epochs=1)
+    set_temperature(model, binary_table(100, 8), seed=0)
+    assert model.level_temperature.item() == 1
 
 
 def test_noise_that_was_learned_by_heart_is_told_with_less_confidence() -> None:

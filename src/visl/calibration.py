@@ -67,7 +67,7 @@ def set_temperature(model: VislModel, table: Table, *, seed: int) -> None:
     """
     model.level_temperature.fill_(1.0)
     held = is_held_back(model, table)
-    if model.polishes or not held.any():
+    if model.polishes or not model.uses_backward or not held.any():  # without a stage 2 nothing was held back
         return
     rows = np.unique(table.row_of_cell[held])
     of_rows = np.isin(table.row_of_cell, rows)
@@ -125,7 +125,7 @@ def _deviation_scale(
     """
     column = hidden.asked.column
     low, high = _bounds(hidden, is_number)
-    imputer = Imputer(model, n_draws=draws_of_mixtures(model), seed=seed)
+    imputer = Imputer(model, n_draws=max(DRAWS_OF_MIXTURES, DRAWS_OF_A_MEMBER * model.n_members), seed=seed)
     below, up_to = (imputer.cdf(hidden.shown, hidden.asked, ends, list(FACTORS)) for ends in (low, high))
     inside = np.where(is_number[column][:, None], inside_shares(below, up_to, LEVEL), 0.0)  # (cells, factors)
     overall = _log_factor(inside[is_number[column]].mean(0))
@@ -133,10 +133,6 @@ def _deviation_scale(
     own = [_log_factor(inside[column == j].mean(0)) if counts[j] else overall for j in range(len(is_number))]
     shrunk = (counts * own + CELLS_OF_ALL * overall) / (counts + CELLS_OF_ALL)
     return np.where(is_number, np.exp(np.where(shrunk < 0, hidden.trust * shrunk, shrunk)), 1.0)
-
-
-def draws_of_mixtures(model: VislModel) -> int:
-    return max(DRAWS_OF_MIXTURES, DRAWS_OF_A_MEMBER * model.n_members)
 
 
 def _bounds(hidden: HiddenCells, is_number: NDArray[np.bool_]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:

@@ -16,7 +16,7 @@ from visl.batches import TrainingData
 from visl.model import VislModel
 from visl.table import Table
 
-MOST = 2000  # cells: they tell the temperature to within a few hundredths
+MOST = 2000  # cells: they tell the temperature to within a twentieth
 OF_A_ROW = 0.2  # share of the levels of a row that has any held back: not every row has to be predicted
 
 
